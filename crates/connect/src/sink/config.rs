@@ -218,7 +218,7 @@ impl SinkConfig {
                 return Err(say(format!("{} is {}", column.from, names.join(" or "))));
             }
             if let Some(default) = &column.default {
-                value::default_bytes(column.kind, default).map_err(|why| say(format!("default: {why}")))?;
+                value::default_cell(column.kind, default).map_err(|why| say(format!("default: {why}")))?;
             }
         }
         Ok(())

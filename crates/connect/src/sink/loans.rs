@@ -1,16 +1,19 @@
 //! What a sink has on loan: borrowed, kept, settled.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use driftq_client::wire::{
     ExtendLease, LeaseRequest, NackLease, ReleaseLease, SETTLEMENTS_MAX, Settled, SettledStatus,
 };
 use driftq_client::{Client, Error};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::message::Message;
+use super::rows::{Batch, Shape};
 
 /// How long a call waits for messages while there are none. A sink that is told to stop waits for its end.
 const WAIT_MS: u64 = 1_000;
@@ -27,7 +30,7 @@ pub(super) struct Loans {
     owner: String,
     lease: Duration,
     /// What is on loan, and whether work on it has begun.
-    held: Mutex<BTreeMap<String, bool>>,
+    held: Mutex<HashMap<String, bool>>,
 }
 
 /// How large a batch is at the most.
@@ -44,59 +47,64 @@ impl Loans {
         owner: String,
         lease: Duration,
     ) -> Self {
-        Self { client, topic, group, owner, lease, held: Mutex::new(BTreeMap::new()) }
+        Self { client, topic, group, owner, lease, held: Mutex::new(HashMap::new()) }
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
+    fn held(&self) -> MutexGuard<'_, HashMap<String, bool>> {
         // The map is consistent at every point, so a panic elsewhere does not invalidate it.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Borrows a batch: waits for the first messages, and takes what else is ready.
-    pub(super) async fn borrow(&self, limits: Limits) -> Result<Vec<Message>, Error> {
-        let mut batch: Vec<Message> = Vec::new();
-        let mut bytes = 0;
+    /// Borrows a batch: waits for the first messages, and takes what else is ready. While a call is under way, what the
+    /// one before has brought becomes rows on a thread of its own.
+    pub(super) async fn borrow(&self, limits: Limits, shape: &Arc<Shape>) -> Result<Batch, Error> {
+        let mut shaping = None;
+        let (mut count, mut bytes) = (0, 0);
         loop {
-            let asked = (limits.rows - batch.len()).min(LEASE_MAX);
-            let wait_ms = if batch.is_empty() { WAIT_MS } else { 0 };
-            let request = LeaseRequest {
-                owner: self.owner.as_str().into(),
-                max: u32::try_from(asked).unwrap_or(1),
-                wait_ms,
-                lease_ms: Some(self.lease.as_millis() as u64),
-                request_id: None,
-            };
-            let items = match self.client.lease(&self.topic, &self.group, request).await {
-                Ok(items) => items,
+            let asked = (limits.rows - count).min(LEASE_MAX);
+            let messages = match self.lease(asked, if count == 0 { WAIT_MS } else { 0 }).await {
+                Ok(messages) => messages,
                 // What is here is written first; the next call tells again.
-                Err(_) if !batch.is_empty() => return Ok(batch),
+                Err(_) if count > 0 => return Ok(shaped(shaping).await),
                 Err(error) => return Err(error),
             };
-            let is_last = items.len() < asked;
-            let mut held = self.held();
-            for item in items {
-                let message = Message::new(item);
-                bytes += message.bytes();
-                held.insert(message.token().to_owned(), false);
-                batch.push(message);
-            }
-            if is_last || batch.len() >= limits.rows || bytes >= limits.bytes {
-                return Ok(batch);
+            let is_last = messages.len() < asked;
+            count += messages.len();
+            bytes += messages.iter().map(Message::bytes).sum::<usize>();
+            let (mut batch, shape) = (shaped(shaping).await, Arc::clone(shape));
+            shaping = Some(spawn_blocking(move || {
+                shape.add(&mut batch, messages);
+                batch
+            }));
+            if is_last || count >= limits.rows || bytes >= limits.bytes {
+                return Ok(shaped(shaping).await);
             }
         }
     }
 
-    /// Work on a batch begins. What is no longer this sink's is left out of it: another holder has it.
-    pub(super) fn begin(&self, batch: Vec<Message>) -> Vec<Message> {
-        let mut held = self.held();
-        let mut is_held = |message: &Message| match held.get_mut(message.token()) {
-            Some(is_begun) => {
-                *is_begun = true;
-                true
-            }
-            None => false,
+    async fn lease(&self, max: usize, wait_ms: u64) -> Result<Vec<Message>, Error> {
+        let request = LeaseRequest {
+            owner: self.owner.as_str().into(),
+            max: u32::try_from(max).unwrap_or(1),
+            wait_ms,
+            lease_ms: Some(self.lease.as_millis() as u64),
+            request_id: None,
         };
-        batch.into_iter().filter(|message| is_held(message)).collect()
+        let items = self.client.lease(&self.topic, &self.group, request).await?;
+        let messages: Vec<Message> = items.into_iter().map(Message::new).collect();
+        self.held().extend(messages.iter().map(|message| (message.token().to_owned(), false)));
+        Ok(messages)
+    }
+
+    /// Work on a batch begins. What is no longer this sink's is left out of it: another holder has it.
+    pub(super) fn begin(&self, batch: &mut Batch) {
+        let mut held = self.held();
+        for message in &mut batch.messages {
+            match held.get_mut(message.token()) {
+                Some(is_begun) => *is_begun = true,
+                None => message.is_held = false,
+            }
+        }
     }
 
     /// Extends everything on loan, for as long as it is polled.
@@ -133,7 +141,7 @@ impl Loans {
     /// Says what became of a batch whose transaction has ended: dead letters for what is no row, acks for the rest.
     pub(super) async fn settle(&self, batch: &[Message], refused: &BTreeMap<usize, String>) {
         let (mut acks, mut nacks) = (Vec::new(), Vec::new());
-        for (index, message) in batch.iter().enumerate() {
+        for (index, message) in batch.iter().enumerate().filter(|(_, message)| message.is_held) {
             match refused.get(&index) {
                 None => acks.push(message.token()),
                 Some(why) => nacks.push(NackLease {
@@ -172,6 +180,17 @@ impl Loans {
         for message in batch {
             held.remove(message.token());
         }
+    }
+}
+
+/// The batch whose last messages become rows.
+async fn shaped(shaping: Option<JoinHandle<Batch>>) -> Batch {
+    let Some(shaping) = shaping else { return Batch::default() };
+    match shaping.await.map_err(JoinError::try_into_panic) {
+        Ok(batch) => batch,
+        Err(Ok(panic)) => resume_unwind(panic),
+        // The process ends.
+        Err(Err(_)) => Batch::default(),
     }
 }
 

@@ -22,11 +22,13 @@ pub(super) struct Message {
     pub(super) partition: u32,
     pub(super) offset: i64,
     pub(super) item: Item<'static>,
+    /// Whether it is still on loan to this sink, as far as the sink knows.
+    pub(super) is_held: bool,
 }
 
 impl Message {
-    pub(super) fn new(item: Item<'static>) -> Self {
-        let origin = item.origin.clone().unwrap_or_else(|| ItemOrigin {
+    pub(super) fn new(mut item: Item<'static>) -> Self {
+        let origin = item.origin.take().unwrap_or_else(|| ItemOrigin {
             topic: item.topic.clone(),
             incarnation: 0,
             partition: item.partition,
@@ -35,7 +37,8 @@ impl Message {
         let ItemOrigin { topic, incarnation, partition, offset } = origin;
         let place = Place { topic: topic.into_owned(), incarnation };
         // The server's own bound on offsets is below this one.
-        Self { place, partition, offset: i64::try_from(offset).unwrap_or(i64::MAX - 1), item }
+        let offset = i64::try_from(offset).unwrap_or(i64::MAX - 1);
+        Self { place, partition, offset, item, is_held: true }
     }
 
     /// The authority to settle it.

@@ -1,12 +1,12 @@
 //! Which messages have become rows: ranges of offsets, kept beside the rows and committed with them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::message::{Message, Place};
 
-/// Offsets of one topic.
-pub(super) type Offsets = BTreeSet<i64>;
+/// Offsets of one topic, in order, each once.
+pub(super) type Offsets = Vec<i64>;
 
 /// Ranges of offsets, in order: the first, and the one after the last.
 pub(super) type Ranges = Vec<(i64, i64)>;
@@ -16,15 +16,19 @@ pub(super) fn by_place<'a>(messages: impl IntoIterator<Item = &'a Message>) -> B
     let mut places: BTreeMap<Place, Offsets> = BTreeMap::new();
     for message in messages {
         match places.get_mut(&message.place) {
-            Some(offsets) => drop(offsets.insert(message.offset)),
-            None => drop(places.insert(message.place.clone(), Offsets::from([message.offset]))),
+            Some(offsets) => offsets.push(message.offset),
+            None => drop(places.insert(message.place.clone(), vec![message.offset])),
         }
+    }
+    for offsets in places.values_mut() {
+        offsets.sort_unstable();
+        offsets.dedup();
     }
     places
 }
 
 /// Offsets as PostgreSQL writes an `int8multirange`. Those that follow each other are one range.
-pub(super) fn multirange(offsets: &Offsets) -> String {
+pub(super) fn multirange(offsets: &[i64]) -> String {
     let mut text = String::from("{");
     let mut run: Option<(i64, i64)> = None;
     let mut close = |(first, last): (i64, i64)| {
@@ -83,10 +87,10 @@ mod tests {
         for (offsets, text) in [
             (vec![], "{}"),
             (vec![7], "{[7,7]}"),
-            (vec![3, 1, 2], "{[1,3]}"),
+            (vec![1, 2, 3], "{[1,3]}"),
             (vec![0, 1, 5, 7, 8, 9], "{[0,1],[5,5],[7,9]}"),
         ] {
-            assert_eq!(multirange(&offsets.into_iter().collect()), text);
+            assert_eq!(multirange(&offsets), text);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::config::SinkConfig;
 use super::fault::Fault;
 use super::loans::{Limits, Loans};
 use super::message::Message;
-use super::rows::Shape;
+use super::rows::{Batch, Shape};
 use super::statement::Statements;
 use super::table::{self, Finding};
 use super::write::{Writer, Written};
@@ -100,6 +101,12 @@ impl Sink {
         table::migrate(&client, &self.config).await.map_err(|fault| self.refused(&fault))
     }
 
+    /// Whether its rows can be written by `COPY`.
+    async fn takes_copy(&self) -> Result<bool, SinkError> {
+        let client = self.database.connect().await.map_err(|fault| self.refused(&fault))?;
+        table::takes_copy(&client, &self.config).await.map_err(|fault| self.refused(&fault))
+    }
+
     /// Counts what became of a batch. Tells which messages are no rows, and why.
     fn noted(&self, batch: &[Message], written: Written) -> BTreeMap<usize, String> {
         let Written { rows, repeated, surprising, refused } = written;
@@ -149,15 +156,17 @@ impl Sink {
             return Err(SinkError::Table { sink: name.clone(), needs });
         }
         client.topic(&self.config.topic).await.map_err(|error| self.server(error))?;
-        let shape = Shape::new(&self.config).map_err(|why| self.setting(why))?;
+        let is_copying = self.takes_copy().await?;
+        let shape = Arc::new(Shape::new(&self.config).map_err(|why| self.setting(why))?);
         let statements = Statements::new(&self.config).map_err(|why| self.setting(why))?;
         let mut suffix = [0_u8; 4];
         getrandom::fill(&mut suffix).map_err(|error| self.setting(error.to_string()))?;
         let owner = format!("sink-{name}-{}-{:08x}", std::process::id(), u32::from_be_bytes(suffix));
         let lanes = (self.config.topic.clone(), self.config.group());
         let loans = Loans::new(client.clone(), lanes, owner, self.config.lease());
-        let writer = Writer::new(self.database.clone(), name.clone(), shape, statements);
-        let mut pump = Pump { sink: self, loans: &loans, writer, stop };
+        let writer =
+            Writer::new(self.database.clone(), name.clone(), Arc::clone(&shape), statements, is_copying);
+        let mut pump = Pump { sink: self, loans: &loans, shape, writer, stop };
         tokio::select! {
             // Never ends by itself.
             () = loans.keep() => Ok(()),
@@ -170,6 +179,7 @@ impl Sink {
 struct Pump<'a> {
     sink: &'a Sink,
     loans: &'a Loans,
+    shape: Arc<Shape>,
     writer: Writer,
     stop: watch::Receiver<bool>,
 }
@@ -177,30 +187,32 @@ struct Pump<'a> {
 impl Pump<'_> {
     async fn run(&mut self) -> Result<(), SinkError> {
         let mut ended = None;
-        let mut waiting: Vec<Message> = Vec::new();
+        let mut waiting = Batch::default();
         loop {
             let is_stopping = *self.stop.borrow();
-            let batch = self.loans.begin(std::mem::take(&mut waiting));
+            let mut batch = std::mem::take(&mut waiting);
+            self.loans.begin(&mut batch);
             if is_stopping {
-                self.loans.release(&batch).await;
+                self.loans.release(&batch.messages).await;
                 settle(self.loans, ended).await;
                 return Ok(());
             }
             let (written, borrowed) = self.turn(&batch, ended.take()).await;
             waiting = match borrowed {
-                Ok(messages) => messages,
-                Err(error) if error.is_transient() => Vec::new(),
+                Ok(borrowed) => borrowed,
+                Err(error) if error.is_transient() => Batch::default(),
                 Err(error) => {
-                    let ended = written.ok().flatten().map(|refused| Ended { batch, refused });
+                    let ended =
+                        written.ok().flatten().map(|refused| Ended { batch: batch.messages, refused });
                     settle(self.loans, ended).await;
                     return Err(self.sink.server(error));
                 }
             };
             match written {
-                Ok(refused) => ended = refused.map(|refused| Ended { batch, refused }),
+                Ok(refused) => ended = refused.map(|refused| Ended { batch: batch.messages, refused }),
                 Err(fault) => {
-                    self.loans.release(&batch).await;
-                    self.loans.release(&std::mem::take(&mut waiting)).await;
+                    self.loans.release(&batch.messages).await;
+                    self.loans.release(&std::mem::take(&mut waiting).messages).await;
                     self.wait_for_database(fault).await?;
                 }
             }
@@ -211,24 +223,26 @@ impl Pump<'_> {
     /// rows; nothing, if there was no batch, or it is settled already.
     async fn turn(
         &mut self,
-        batch: &[Message],
+        batch: &Batch,
         ended: Option<Ended>,
-    ) -> (Result<Option<BTreeMap<usize, String>>, Fault>, Result<Vec<Message>, Error>) {
+    ) -> (Result<Option<BTreeMap<usize, String>>, Fault>, Result<Batch, Error>) {
         let (sink, loans) = (self.sink, self.loans);
         let limits = Limits { rows: sink.config.batch_rows, bytes: sink.config.batch_bytes };
-        let mut borrow = pin!(loans.borrow(limits));
+        let mut borrow = pin!(loans.borrow(limits, &self.shape));
         let work = async {
             let write = timeout(WRITE_TIMEOUT, write(&mut self.writer, batch));
             let (written, ()) = join(write, settle(loans, ended)).await;
             let late = |_| Err(Fault::Away("a transaction did not end".to_owned()));
-            written.unwrap_or_else(late).map(|written| written.map(|written| sink.noted(batch, written)))
+            written
+                .unwrap_or_else(late)
+                .map(|written| written.map(|written| sink.noted(&batch.messages, written)))
         };
         let mut work = pin!(work);
         match select(work.as_mut(), borrow.as_mut()).await {
             Either::Right((borrowed, _)) => (work.await, borrowed),
             Either::Left((Ok(Some(refused)), _)) => {
                 // There is nothing to write yet, so the ack need not wait for the next turn.
-                let ((), borrowed) = join(loans.settle(batch, &refused), borrow).await;
+                let ((), borrowed) = join(loans.settle(&batch.messages, &refused), borrow).await;
                 (Ok(None), borrowed)
             }
             Either::Left((written, _)) => (written, borrow.await),
@@ -259,8 +273,8 @@ impl Pump<'_> {
 }
 
 /// Writes a batch, if there is one.
-async fn write(writer: &mut Writer, batch: &[Message]) -> Result<Option<Written>, Fault> {
-    if batch.is_empty() {
+async fn write(writer: &mut Writer, batch: &Batch) -> Result<Option<Written>, Fault> {
+    if batch.messages.is_empty() {
         return Ok(None);
     }
     writer.write(batch).await.map(Some)

@@ -1,8 +1,8 @@
-//! The rows of a batch: cells in one buffer, from which any choice of rows becomes arrays.
+//! The rows of a batch: cells in one buffer, from which any choice of rows becomes arrays, or the text of a `COPY`.
 
-use bytes::{BufMut, BytesMut};
+use std::collections::BTreeMap;
+
 use serde_json::value::RawValue;
-use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::config::{From, SinkConfig};
 use super::message::Message;
@@ -15,7 +15,7 @@ struct Column {
     from: From,
     kind: Kind,
     is_required: bool,
-    default: Option<Vec<u8>>,
+    default: Option<String>,
 }
 
 /// How messages become rows.
@@ -28,9 +28,28 @@ pub(super) struct Shape {
     reads_json: bool,
 }
 
+/// Messages on loan, and the rows that they became.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) messages: Vec<Message>,
+    pub(super) rows: Rows,
+    /// The message of each row.
+    pub(super) sources: Vec<usize>,
+    /// Messages that are no rows, and why.
+    pub(super) refused: BTreeMap<usize, String>,
+}
+
+impl Batch {
+    /// The message that became a row.
+    pub(super) fn source(&self, row: usize) -> &Message {
+        &self.messages[self.sources[row]]
+    }
+}
+
 /// The rows of a batch.
+#[derive(Default)]
 pub(super) struct Rows {
-    bytes: Vec<u8>,
+    text: String,
     /// Where each cell lies, row after row; none is null.
     cells: Vec<Option<(usize, usize)>>,
     width: usize,
@@ -40,7 +59,7 @@ impl Shape {
     pub(super) fn new(config: &SinkConfig) -> Result<Self, String> {
         let mut columns = Vec::with_capacity(config.columns.len());
         for column in &config.columns {
-            let default = column.default.as_ref().map(|default| value::default_bytes(column.kind, default));
+            let default = column.default.as_ref().map(|default| value::default_cell(column.kind, default));
             columns.push(Column {
                 name: column.name.clone(),
                 from: From::parse(&column.from)?,
@@ -60,24 +79,22 @@ impl Shape {
         Ok(Self { columns, key, picker, reads_json })
     }
 
-    pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
-        self.columns.iter().map(|column| column.kind)
-    }
-
-    /// No rows yet.
-    pub(super) fn rows(&self) -> Rows {
-        Rows { bytes: Vec::new(), cells: Vec::new(), width: self.columns.len() }
-    }
-
-    /// Adds the row that a message becomes; or says why it is none, and adds nothing.
-    pub(super) fn add(&self, message: &Message, rows: &mut Rows) -> Result<(), String> {
-        let (bytes, cells) = (rows.bytes.len(), rows.cells.len());
-        let added = self.add_cells(message, rows);
-        if added.is_err() {
-            rows.bytes.truncate(bytes);
-            rows.cells.truncate(cells);
+    /// Adds messages to a batch, and the rows that they become.
+    pub(super) fn add(&self, batch: &mut Batch, messages: Vec<Message>) {
+        let Batch { rows, sources, refused, .. } = batch;
+        rows.width = self.columns.len();
+        for (index, message) in (batch.messages.len()..).zip(&messages) {
+            let (text, cells) = (rows.text.len(), rows.cells.len());
+            match self.add_cells(message, rows) {
+                Ok(()) => sources.push(index),
+                Err(why) => {
+                    rows.text.truncate(text);
+                    rows.cells.truncate(cells);
+                    refused.insert(index, why);
+                }
+            }
         }
-        added
+        batch.messages.extend(messages);
     }
 
     fn add_cells(&self, message: &Message, rows: &mut Rows) -> Result<(), String> {
@@ -89,13 +106,13 @@ impl Shape {
                 .map_err(|error| format!("the payload is not JSON: {error}"))?;
         }
         for (column, slot) in self.columns.iter().zip(slots) {
-            let start = rows.bytes.len();
+            let start = rows.text.len();
             let is_there = column
-                .append(message, slot, &mut rows.bytes)
+                .append(message, slot, &mut rows.text)
                 .map_err(|why| format!("column {}: {why}", column.name))?;
             match (&column.default, is_there) {
                 (_, true) => {}
-                (Some(default), false) => rows.bytes.extend(default),
+                (Some(default), false) => rows.text.push_str(default),
                 (None, false) if column.is_required => {
                     return Err(format!("column {} is required, and the message has none", column.name));
                 }
@@ -104,7 +121,7 @@ impl Shape {
                     continue;
                 }
             }
-            rows.cells.push(Some((start, rows.bytes.len())));
+            rows.cells.push(Some((start, rows.text.len())));
         }
         Ok(())
     }
@@ -120,113 +137,101 @@ impl Shape {
         }
     }
 
-    /// One array per column, of the rows that are chosen.
-    pub(super) fn arrays(&self, rows: &Rows, chosen: &[usize]) -> Vec<Array> {
-        self.columns
-            .iter()
-            .enumerate()
-            .map(|(place, column)| {
-                let (element, _) = column.kind.wire();
-                Array::new(&element, chosen.iter().map(|row| rows.cell(*row, place)))
-            })
+    /// Takes those out of `chosen`, in order of their keys, that have the key of the row before.
+    pub(super) fn take_equals(&self, rows: &Rows, chosen: &mut Vec<usize>) -> Vec<usize> {
+        let cells = |row: usize| self.key.iter().map(move |column| rows.cell(row, *column));
+        let mut before = None;
+        chosen
+            .extract_if(.., |row| before.replace(*row).is_some_and(|before| cells(before).eq(cells(*row))))
             .collect()
+    }
+
+    /// One array per column, of the rows that are chosen.
+    pub(super) fn arrays<'a>(&self, rows: &'a Rows, chosen: &[usize]) -> Vec<Vec<Option<&'a str>>> {
+        (0..self.columns.len()).map(|column| rows.array(column, chosen)).collect()
+    }
+
+    /// One array per column of the key, of the rows that are chosen.
+    pub(super) fn keys<'a>(&self, rows: &'a Rows, chosen: &[usize]) -> Vec<Vec<Option<&'a str>>> {
+        self.key.iter().map(|column| rows.array(*column, chosen)).collect()
     }
 }
 
 impl Column {
     /// Appends the message's value; false if it has none.
-    fn append(
-        &self,
-        message: &Message,
-        slot: Option<&RawValue>,
-        bytes: &mut Vec<u8>,
-    ) -> Result<bool, String> {
+    fn append(&self, message: &Message, slot: Option<&RawValue>, cells: &mut String) -> Result<bool, String> {
         match &self.from {
             From::Pointer(_) => match slot.map(RawValue::get) {
                 None | Some("null") => return Ok(false),
-                Some(text) => value::append_json(self.kind, text, bytes)?,
+                Some(text) => value::append_json(self.kind, text, cells)?,
             },
             From::Key => match message.key()? {
                 key if key.is_empty() => return Ok(false),
-                key => append_bytes(self.kind, &key, bytes)?,
+                key => append_bytes(self.kind, &key, cells)?,
             },
-            From::Offset if self.kind == Kind::Numeric => bytes.extend(message.offset.to_string().as_bytes()),
-            From::Offset => bytes.extend(message.offset.to_be_bytes()),
-            From::Partition if self.kind == Kind::Bigint => {
-                bytes.extend(i64::from(message.partition).to_be_bytes());
-            }
-            From::Partition => {
-                let partition = i32::try_from(message.partition);
-                bytes.extend(partition.map_err(|_| "the partition is beyond an integer")?.to_be_bytes());
-            }
-            From::ProducedAt => value::append_moment(message.item.produced_at, bytes),
+            From::Offset => value::append_shown(message.offset, cells),
+            From::Partition => value::append_shown(message.partition, cells),
+            From::ProducedAt => value::append_moment(message.item.produced_at, cells),
             From::IdempotencyKey => match message.idempotency_key() {
                 "" => return Ok(false),
-                key => value::append_text(key, bytes)?,
+                key => value::append_text(key, cells)?,
             },
-            From::Value if self.kind == Kind::Jsonb => {
-                // It was read as a whole when the slots were filled.
-                value::append_jsonb(message.text().unwrap_or_default(), bytes);
-            }
-            From::Value => append_bytes(self.kind, &message.payload()?, bytes)?,
+            // It was read as a whole when the slots were filled.
+            From::Value if self.kind == Kind::Jsonb => cells.push_str(message.text().unwrap_or_default()),
+            From::Value => append_bytes(self.kind, &message.payload()?, cells)?,
         }
         Ok(true)
     }
 }
 
-fn append_bytes(kind: Kind, value: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
+fn append_bytes(kind: Kind, value: &[u8], cells: &mut String) -> Result<(), String> {
     if kind == Kind::Bytea {
-        bytes.extend(value);
+        value::append_bytea(value, cells);
         return Ok(());
     }
-    value::append_text(std::str::from_utf8(value).map_err(|_| "is not UTF-8")?, bytes)
+    value::append_text(std::str::from_utf8(value).map_err(|_| "is not UTF-8")?, cells)
 }
 
 impl Rows {
-    fn cell(&self, row: usize, column: usize) -> Option<&[u8]> {
-        self.cells[row * self.width + column].map(|(start, end)| &self.bytes[start..end])
+    fn cell(&self, row: usize, column: usize) -> Option<&str> {
+        self.cells[row * self.width + column].map(|(start, end)| &self.text[start..end])
     }
-}
 
-/// An array as PostgreSQL takes it.
-#[derive(Debug)]
-pub(super) struct Array(Vec<u8>);
+    fn array(&self, column: usize, chosen: &[usize]) -> Vec<Option<&str>> {
+        chosen.iter().map(|row| self.cell(*row, column)).collect()
+    }
 
-impl Array {
-    pub(super) fn new<'a>(element: &Type, cells: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Self {
-        let mut bytes = Vec::new();
-        // One dimension, perhaps with nulls, from index 1. Batches are far shorter than these numbers allow.
-        bytes.put_i32(1);
-        bytes.put_i32(1);
-        bytes.put_u32(element.oid());
-        bytes.put_i32(i32::try_from(cells.len()).unwrap_or(i32::MAX));
-        bytes.put_i32(1);
-        for cell in cells {
-            match cell {
-                None => bytes.put_i32(-1),
-                Some(cell) => {
-                    bytes.put_i32(i32::try_from(cell.len()).unwrap_or(i32::MAX));
-                    bytes.put_slice(cell);
+    /// The rows that are chosen, as `COPY` reads them.
+    pub(super) fn copied(&self, chosen: &[usize]) -> String {
+        let mut text = String::with_capacity(self.text.len() + chosen.len() * self.width);
+        for row in chosen {
+            for column in 0..self.width {
+                if column > 0 {
+                    text.push('\t');
+                }
+                match self.cell(*row, column) {
+                    None => text.push_str("\\N"),
+                    Some(cell) => push_escaped(cell, &mut text),
                 }
             }
+            text.push('\n');
         }
-        Self(bytes)
+        text
     }
 }
 
-impl ToSql for Array {
-    fn to_sql(
-        &self,
-        _: &Type,
-        out: &mut BytesMut,
-    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        out.put_slice(&self.0);
-        Ok(IsNull::No)
+/// Appends a cell without anything that would end it.
+fn push_escaped(mut cell: &str, text: &mut String) {
+    while let Some(place) = cell.find(['\\', '\t', '\n', '\r']) {
+        text.push_str(&cell[..place]);
+        text.push_str(match cell.as_bytes()[place] {
+            b'\t' => "\\t",
+            b'\n' => "\\n",
+            b'\r' => "\\r",
+            _ => "\\\\",
+        });
+        // Each of them is one byte long.
+        cell = &cell[place + 1..];
     }
-
-    fn accepts(_: &Type) -> bool {
-        true
-    }
-
-    to_sql_checked!();
+    text.push_str(cell);
 }

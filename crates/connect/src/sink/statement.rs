@@ -1,4 +1,4 @@
-//! The statements of a sink. Names are quoted; values never stand in a statement.
+//! The statements of a sink. Names are quoted; values never stand in a statement, and go as texts.
 
 use super::config::{Mode, SinkConfig, identifier, identifiers};
 use super::value::Kind;
@@ -11,8 +11,13 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; \
 
 /// All statements of one sink.
 pub(super) struct Statements {
-    /// Writes rows: one array per column.
+    /// Writes rows, minding those that are there: one array per column.
     pub(super) insert: String,
+    /// Writes rows that are not there, which costs PostgreSQL half as much.
+    pub(super) copy: String,
+    /// Tells which keys are there, by their places from 1: one array per column of the key. None if a row that is there
+    /// is in the way of the new one.
+    pub(super) present: Option<String>,
     /// Makes the progress of topics, if there is none: sink, names, incarnations.
     pub(super) know: String,
     /// Locks the progress of topics, in order: likewise.
@@ -33,6 +38,8 @@ impl Statements {
         let progress = identifiers(&config.progress_table)?;
         Ok(Self {
             insert: insert(config)?,
+            copy: copy(config)?,
+            present: (config.mode != Mode::Append).then(|| present(config)).transpose()?,
             know: format!(
                 "INSERT INTO {progress} (sink, topic, incarnation) \
                  SELECT $1::text, a.* FROM {TOPICS} AS a ORDER BY 2, 3 ON CONFLICT DO NOTHING"
@@ -54,24 +61,47 @@ impl Statements {
     }
 }
 
-/// Whatever the columns are called, the arrays' elements are called `c0`, `c1`, and so on.
+/// Arrays for some columns as a table. Whatever the columns are called, the elements are called `c0`, `c1`, and so on.
+fn elements(places: impl IntoIterator<Item = usize>) -> String {
+    let (mut arrays, mut names) = (Vec::new(), Vec::new());
+    for place in places {
+        arrays.push(format!("${}::text[]", arrays.len() + 1));
+        names.push(format!("c{place}"));
+    }
+    format!("FROM unnest({}) WITH ORDINALITY AS r({}, n)", arrays.join(", "), names.join(", "))
+}
+
+fn copy(config: &SinkConfig) -> Result<String, String> {
+    let names: Vec<String> =
+        config.columns.iter().map(|column| identifier(&column.name)).collect::<Result<_, _>>()?;
+    Ok(format!("COPY {} ({}) FROM STDIN", identifiers(&config.table)?, names.join(", ")))
+}
+
+fn present(config: &SinkConfig) -> Result<String, String> {
+    let places: Vec<usize> = config.dedupe_key.iter().filter_map(|name| config.place_of(name)).collect();
+    let mut same = Vec::new();
+    for (name, place) in config.dedupe_key.iter().zip(&places) {
+        same.push(format!("stored.{} = {}", identifier(name)?, value(config, *place)));
+    }
+    // Key by key through the index, however large the table is: the offset keeps it from becoming a join.
+    Ok(format!(
+        "SELECT n {} WHERE EXISTS (SELECT 1 FROM {} AS stored WHERE {} OFFSET 0)",
+        elements(places),
+        identifiers(&config.table)?,
+        same.join(" AND ")
+    ))
+}
+
 fn insert(config: &SinkConfig) -> Result<String, String> {
     let table = identifiers(&config.table)?;
     let names: Vec<String> =
         config.columns.iter().map(|column| identifier(&column.name)).collect::<Result<_, _>>()?;
-    let mut arrays = Vec::new();
-    let mut values = Vec::new();
-    for (place, column) in config.columns.iter().enumerate() {
-        let wire = if column.kind == Kind::Numeric { Kind::Text } else { column.kind };
-        arrays.push(format!("${}::{}[]", place + 1, wire.sql()));
-        values.push(value(config, place));
-    }
-    let elements: Vec<String> = (0..names.len()).map(|place| format!("c{place}")).collect();
-    let (arrays, elements, values) = (arrays.join(", "), elements.join(", "), values.join(", "));
+    let values: Vec<String> = (0..names.len()).map(|place| value(config, place)).collect();
+    let values = values.join(", ");
     let keys: Vec<String> =
         config.dedupe_key.iter().map(|name| identifier(name)).collect::<Result<_, _>>()?;
     let start = format!("INSERT INTO {table} AS stored ({})", names.join(", "));
-    let rows = format!("FROM unnest({arrays}) WITH ORDINALITY AS r({elements}, n)");
+    let rows = elements(0..names.len());
     Ok(match config.mode {
         Mode::Append => format!("{start} SELECT {values} {rows}"),
         Mode::Insert => {
@@ -102,10 +132,8 @@ fn insert(config: &SinkConfig) -> Result<String, String> {
 
 /// An element as the value of its column.
 fn value(config: &SinkConfig, place: usize) -> String {
-    match config.columns.get(place).map(|column| column.kind) {
-        Some(Kind::Numeric) => format!("c{place}::numeric"),
-        _ => format!("c{place}"),
-    }
+    let kind = config.columns.get(place).map_or(Kind::Text, |column| column.kind);
+    format!("c{place}::{}", kind.sql())
 }
 
 /// An element of the key, as it is sorted: the same in every copy, whatever the language of the database.

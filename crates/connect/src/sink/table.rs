@@ -155,6 +155,27 @@ async fn look(client: &Client, table: &String) -> Result<Option<Vec<Found>>, Fau
     Ok(Some(columns.collect()))
 }
 
+/// Whether rows that are not there yet can be written by `COPY`, which rules do not apply to and which policies forbid.
+/// They are looked for by their keys: through the index, if the types are the same.
+pub(super) async fn takes_copy(client: &Client, config: &SinkConfig) -> Result<bool, Fault> {
+    const PLAIN: &str =
+        "SELECT NOT (relhasrules OR row_security_active(oid)) FROM pg_class WHERE oid = to_regclass($1)";
+    let table = identifiers(&config.table).map_err(Fault::Table)?;
+    let found = look(client, &table).await?.unwrap_or_default();
+    let is_same = |name: &String| {
+        let kind =
+            config.place_of(name).and_then(|place| config.columns.get(place)).map(|column| column.kind);
+        let found = found.iter().find(|found| found.name == *name);
+        kind.zip(found).is_some_and(|(kind, found)| kind.is_same(&found.kind))
+    };
+    if config.mode != Mode::Append && !config.dedupe_key.iter().all(is_same) {
+        return Ok(false);
+    }
+    let rows = client.query_typed(PLAIN, &[(&table, Type::TEXT)]).await;
+    let rows = rows.map_err(|error| Fault::of(&error))?;
+    Ok(rows.first().is_some_and(|row| row.get::<_, Option<bool>>(0) == Some(true)))
+}
+
 /// Whether one row per key is a matter of the table: a unique index on exactly these columns, over all rows.
 async fn has_unique(client: &Client, table: &String, key: &[String]) -> Result<bool, Fault> {
     const UNIQUE: &str = "SELECT 1 FROM pg_index AS i WHERE i.indrelid = to_regclass($1) AND i.indisunique \

@@ -1,17 +1,17 @@
-//! One value, from the text of a JSON document to the bytes that PostgreSQL takes.
+//! One value, from the text of a JSON document to the text that PostgreSQL takes.
+//!
+//! Text, and not the binary form: a column may be of another type than the sink's that takes the same values, and it is
+//! PostgreSQL that knows how.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use driftq_api::Moment;
 use serde::Deserialize;
-use tokio_postgres::types::Type;
 
-/// Seconds from the Unix epoch to that of PostgreSQL, the first moment of the year 2000.
-const POSTGRES_EPOCH_SECONDS: i64 = 946_684_800;
-/// The first byte of a `jsonb`.
-const JSONB_VERSION: u8 = 1;
+const DAY_SECONDS: i64 = 86_400;
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -93,92 +93,117 @@ impl Kind {
         }
     }
 
-    /// What goes over the wire: the type of an element, and of the array. A number of any length goes as its digits.
-    pub(super) const fn wire(self) -> (Type, Type) {
-        match self {
-            Self::Text | Self::Numeric => (Type::TEXT, Type::TEXT_ARRAY),
-            Self::Bigint => (Type::INT8, Type::INT8_ARRAY),
-            Self::Integer => (Type::INT4, Type::INT4_ARRAY),
-            Self::Double => (Type::FLOAT8, Type::FLOAT8_ARRAY),
-            Self::Boolean => (Type::BOOL, Type::BOOL_ARRAY),
-            Self::Timestamptz => (Type::TIMESTAMPTZ, Type::TIMESTAMPTZ_ARRAY),
-            Self::Jsonb => (Type::JSONB, Type::JSONB_ARRAY),
-            Self::Uuid => (Type::UUID, Type::UUID_ARRAY),
-            Self::Bytea => (Type::BYTEA, Type::BYTEA_ARRAY),
-        }
+    /// Whether a type of a table, as the catalogue calls it, compares as this kind does.
+    pub(super) fn is_same(self, catalogued: &str) -> bool {
+        self.fitting().first() == Some(&catalogued) || self == Self::Text && catalogued == "varchar"
     }
 }
 
 /// Appends the value that stands in a document as `text`, which is JSON and not `null`.
-pub(super) fn append_json(kind: Kind, text: &str, bytes: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn append_json(kind: Kind, text: &str, cells: &mut String) -> Result<(), String> {
     match kind {
-        Kind::Text => return append_text(&string(text)?, bytes),
-        Kind::Bigint => bytes.extend(integer::<i64>(&digits(text)?)?.to_be_bytes()),
-        Kind::Integer => bytes.extend(integer::<i32>(&digits(text)?)?.to_be_bytes()),
-        Kind::Double => bytes.extend(double(text)?.to_be_bytes()),
+        Kind::Text => return append_text(&string(text)?, cells),
+        Kind::Bigint => append_shown(integer::<i64>(&digits(text)?)?, cells),
+        Kind::Integer => append_shown(integer::<i32>(&digits(text)?)?, cells),
+        // With an exponent where there are many zeros.
+        Kind::Double => append_shown(format_args!("{:?}", double(text)?), cells),
         Kind::Numeric => {
             let digits = digits(text)?;
             if !is_number(&digits) {
                 return Err(format!("{} is no number", shown(text)));
             }
-            bytes.extend(digits.as_bytes());
+            cells.push_str(&digits);
         }
-        Kind::Boolean => match text {
-            "true" => bytes.push(1),
-            "false" => bytes.push(0),
-            _ => return Err(format!("{} is neither true nor false", shown(text))),
-        },
+        Kind::Boolean if matches!(text, "true" | "false") => cells.push_str(text),
+        Kind::Boolean => return Err(format!("{} is neither true nor false", shown(text))),
         Kind::Timestamptz => {
             let string = string(text)?;
             let moment = Moment::parse(&string)
                 .ok_or_else(|| format!("{} is no moment such as 2026-11-17T07:00:00Z", shown(text)))?;
-            append_moment(moment, bytes);
+            append_moment(moment, cells);
         }
-        Kind::Jsonb => append_jsonb(text, bytes),
+        Kind::Jsonb => cells.push_str(text),
         Kind::Uuid => {
-            bytes.extend(uuid(&string(text)?).ok_or_else(|| format!("{} is no UUID", shown(text)))?)
+            let string = string(text)?;
+            if !is_uuid(&string) {
+                return Err(format!("{} is no UUID", shown(text)));
+            }
+            cells.push_str(&string);
         }
         Kind::Bytea => {
             let decoded = STANDARD.decode(string(text)?.as_bytes());
-            bytes.extend(decoded.map_err(|_| format!("{} is not in base64", shown(text)))?);
+            append_bytea(&decoded.map_err(|_| format!("{} is not in base64", shown(text)))?, cells);
         }
     }
     Ok(())
 }
 
 /// What is written for a message that does not have the value: checked once, when the file is read.
-pub(super) fn default_bytes(kind: Kind, default: &toml::Value) -> Result<Vec<u8>, String> {
+pub(super) fn default_cell(kind: Kind, default: &toml::Value) -> Result<String, String> {
     let text = match default {
         toml::Value::Datetime(moment) => serde_json::to_string(&moment.to_string()),
         other => serde_json::to_string(other),
     };
     let text = text.map_err(|error| error.to_string())?;
-    let mut bytes = Vec::new();
-    append_json(kind, &text, &mut bytes)?;
-    Ok(bytes)
+    let mut cell = String::new();
+    append_json(kind, &text, &mut cell)?;
+    Ok(cell)
 }
 
 /// Appends text as it is.
-pub(super) fn append_text(text: &str, bytes: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn append_text(text: &str, cells: &mut String) -> Result<(), String> {
     if text.contains('\0') {
         return Err("the text has a NUL, which PostgreSQL does not keep".to_owned());
     }
-    bytes.extend(text.as_bytes());
+    cells.push_str(text);
     Ok(())
 }
 
-/// Appends a document as it is.
-pub(super) fn append_jsonb(text: &str, bytes: &mut Vec<u8>) {
-    bytes.push(JSONB_VERSION);
-    bytes.extend(text.as_bytes());
+/// Appends what shows itself as PostgreSQL reads it.
+pub(super) fn append_shown(value: impl std::fmt::Display, cells: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = write!(cells, "{value}");
 }
 
-/// Appends a moment, in microseconds; what is finer is cut off.
-pub(super) fn append_moment(moment: Moment, bytes: &mut Vec<u8>) {
+/// Appends bytes in hexadecimal.
+pub(super) fn append_bytea(value: &[u8], cells: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    cells.push_str("\\x");
+    for byte in value {
+        cells.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        cells.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+}
+
+/// Appends a moment in UTC, to the microsecond; what is finer is cut off.
+pub(super) fn append_moment(moment: Moment, cells: &mut String) {
     let (seconds, nanos) = moment.parts();
-    // A moment lies between the years 0 and 9999, so nothing here can overflow.
-    let micros = (seconds - POSTGRES_EPOCH_SECONDS) * 1_000_000 + i64::from(nanos / 1_000);
-    bytes.extend(micros.to_be_bytes());
+    let (year, month, day) = date(seconds.div_euclid(DAY_SECONDS));
+    let second = seconds.rem_euclid(DAY_SECONDS);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    // There is no year 0: the one before the first is the first before Christ.
+    let (year, era) = if year > 0 { (year, "") } else { (1 - year, " BC") };
+    append_shown(format_args!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"), cells);
+    if nanos >= 1_000 {
+        append_shown(format_args!(".{:06}", nanos / 1_000), cells);
+    }
+    cells.push_str("+00");
+    cells.push_str(era);
+}
+
+/// Year, month and day, from days since the Unix epoch. Counted in eras of 400 years, which all have as many days, and
+/// from March, so that a leap day is the last of its year.
+const fn date(days: i64) -> (i64, i64, i64) {
+    const ERA_DAYS: i64 = 146_097;
+    const EPOCH_SINCE_MARCH_OF_YEAR_0: i64 = 719_468;
+    let days = days + EPOCH_SINCE_MARCH_OF_YEAR_0;
+    let (era, day) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    (year + era * 400, month, day)
 }
 
 /// The text of a JSON string.
@@ -233,24 +258,12 @@ fn is_number(text: &str) -> bool {
         .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-fn uuid(text: &str) -> Option<[u8; 16]> {
-    let bytes = text.as_bytes();
-    if bytes.len() != 36 {
-        return None;
-    }
-    let mut digits = Vec::with_capacity(32);
-    for (place, byte) in bytes.iter().enumerate() {
-        match (place, byte) {
-            (8 | 13 | 18 | 23, b'-') => {}
-            (8 | 13 | 18 | 23, _) => return None,
-            (_, byte) => digits.push(u8::try_from(char::from(*byte).to_digit(16)?).ok()?),
-        }
-    }
-    let mut value = [0; 16];
-    for (byte, pair) in value.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = pair[0] << 4 | pair[1];
-    }
-    Some(value)
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(place, byte)| match place {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
 }
 
 /// Most characters of a value in a reason: the dead letter has all of it.
@@ -267,30 +280,33 @@ fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn bytes(kind: Kind, text: &str) -> Result<Vec<u8>, String> {
-        let mut bytes = Vec::new();
-        append_json(kind, text, &mut bytes).map(|()| bytes)
+    fn cell(kind: Kind, text: &str) -> Result<String, String> {
+        let mut cell = String::new();
+        append_json(kind, text, &mut cell).map(|()| cell)
     }
 
     #[test]
-    fn values_become_the_bytes_that_postgresql_takes() {
+    fn values_become_the_text_that_postgresql_takes() {
         for (kind, text, expected) in [
-            (Kind::Text, r#""a\n\u00e9""#, "a\né".as_bytes().to_vec()),
-            (Kind::Bigint, "9223372036854775807", i64::MAX.to_be_bytes().to_vec()),
-            (Kind::Bigint, r#""-9223372036854775808""#, i64::MIN.to_be_bytes().to_vec()),
-            (Kind::Integer, "-2147483648", i32::MIN.to_be_bytes().to_vec()),
-            (Kind::Double, "1.5e3", 1500.0_f64.to_be_bytes().to_vec()),
-            (Kind::Numeric, "12345678901234567890.10", b"12345678901234567890.10".to_vec()),
-            (Kind::Numeric, r#""-0.1e-7""#, b"-0.1e-7".to_vec()),
-            (Kind::Boolean, "true", vec![1]),
-            (Kind::Timestamptz, r#""2000-01-01T01:00:00.000001+01:00""#, 1_i64.to_be_bytes().to_vec()),
-            (Kind::Jsonb, "[1]", b"\x01[1]".to_vec()),
-            (Kind::Uuid, r#""00112233-4455-6677-8899-AabbccddeefF""#, {
-                (0..16).map(|n: u8| n << 4 | n).collect()
-            }),
-            (Kind::Bytea, r#""AAEC""#, vec![0, 1, 2]),
+            (Kind::Text, r#""a\n\u00e9""#, "a\né"),
+            (Kind::Bigint, "9223372036854775807", "9223372036854775807"),
+            (Kind::Bigint, r#""-09223372036854775808""#, "-9223372036854775808"),
+            (Kind::Integer, "-2147483648", "-2147483648"),
+            (Kind::Double, "1.5e3", "1500.0"),
+            (Kind::Double, "1e-400", "0.0"),
+            (Kind::Numeric, "12345678901234567890.10", "12345678901234567890.10"),
+            (Kind::Numeric, r#""-0.1e-7""#, "-0.1e-7"),
+            (Kind::Boolean, "true", "true"),
+            (Kind::Timestamptz, r#""2000-01-01T01:00:00.0000019+01:00""#, "2000-01-01 00:00:00.000001+00"),
+            (Kind::Timestamptz, r#""2024-02-29T23:59:59Z""#, "2024-02-29 23:59:59+00"),
+            (Kind::Timestamptz, r#""1969-12-31T23:59:59.5Z""#, "1969-12-31 23:59:59.500000+00"),
+            (Kind::Timestamptz, r#""0001-01-01T00:00:00+23:59""#, "0001-12-31 00:01:00+00 BC"),
+            (Kind::Timestamptz, r#""9999-12-31T23:59:59-00:01""#, "10000-01-01 00:00:59+00"),
+            (Kind::Jsonb, "[1]", "[1]"),
+            (Kind::Uuid, r#""00112233-4455-6677-8899-AabbccddeefF""#, "00112233-4455-6677-8899-AabbccddeefF"),
+            (Kind::Bytea, r#""AAH+""#, "\\x0001fe"),
         ] {
-            assert_eq!(bytes(kind, text).unwrap(), expected, "{text}");
+            assert_eq!(cell(kind, text).unwrap(), expected, "{text}");
         }
     }
 
@@ -319,7 +335,7 @@ mod tests {
             (Kind::Uuid, r#""00112233445566778899aabbccddeeff""#),
             (Kind::Bytea, r#""A""#),
         ] {
-            assert!(bytes(kind, text).is_err(), "{} {text}", kind.name());
+            assert!(cell(kind, text).is_err(), "{} {text}", kind.name());
         }
     }
 }

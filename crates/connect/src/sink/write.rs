@@ -1,15 +1,19 @@
 //! One batch, one transaction: rows and progress, both or none.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::pin::Pin;
+use std::sync::Arc;
 
-use futures_util::future::join3;
-use tokio_postgres::Client;
+use bytes::Bytes;
+use futures_util::SinkExt as _;
+use futures_util::future::{join, join3, join4};
 use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, CopyInSink, Statement};
 
 use super::fault::Fault;
 use super::message::{Message, Place};
 use super::progress::{self, Offsets, Ranges};
-use super::rows::{Array, Rows, Shape};
+use super::rows::{Batch, Shape};
 use super::statement::{BEGIN, Statements};
 use crate::database;
 
@@ -20,10 +24,12 @@ const KNOWN_MAX: usize = 100_000;
 
 /// Writes batches into the table of one sink.
 pub(super) struct Writer {
-    pub(super) database: database::Place,
-    pub(super) sink: String,
-    pub(super) shape: Shape,
-    pub(super) statements: Statements,
+    database: database::Place,
+    sink: String,
+    shape: Arc<Shape>,
+    statements: Statements,
+    /// Whether rows that are not there may be written by `COPY`.
+    is_copying: bool,
     client: Option<Client>,
     /// Topics that have a row of progress.
     known: BTreeSet<Place>,
@@ -40,6 +46,15 @@ pub(super) struct Written {
     pub(super) surprising: usize,
     /// Messages that are no rows of the table, and why.
     pub(super) refused: BTreeMap<usize, String>,
+}
+
+/// What is still to be written of a batch.
+#[derive(Default)]
+struct Unwritten {
+    /// A `COPY` that has got its rows, and not yet the word that these are all.
+    copied: Option<Pin<Box<CopyInSink<Bytes>>>>,
+    /// Rows to be inserted.
+    rest: Vec<usize>,
 }
 
 /// The topics of a batch, as parameters of statements.
@@ -74,10 +89,11 @@ impl Writer {
     pub(super) const fn new(
         database: database::Place,
         sink: String,
-        shape: Shape,
+        shape: Arc<Shape>,
         statements: Statements,
+        is_copying: bool,
     ) -> Self {
-        Self { database, sink, shape, statements, client: None, known: BTreeSet::new() }
+        Self { database, sink, shape, statements, is_copying, client: None, known: BTreeSet::new() }
     }
 
     /// Connects, if it is not connected.
@@ -98,26 +114,15 @@ impl Writer {
     }
 
     /// Writes what of a batch is not written yet, and remembers it, in one transaction.
-    pub(super) async fn write(&mut self, messages: &[Message]) -> Result<Written, Fault> {
-        let mut rows = self.shape.rows();
-        let mut refused = BTreeMap::new();
-        // The message of each row.
-        let mut sources = Vec::with_capacity(messages.len());
-        for (index, message) in messages.iter().enumerate() {
-            match self.shape.add(message, &mut rows) {
-                Ok(()) => sources.push(index),
-                Err(why) => drop(refused.insert(index, why)),
-            }
-        }
-        let batch = Batch { messages, rows, sources };
+    pub(super) async fn write(&mut self, batch: &Batch) -> Result<Written, Fault> {
         let mut is_careful = false;
         let mut busy = 0;
         while !batch.sources.is_empty() {
             let client = self.taken().await?;
-            let fault = match self.attempt(&client, &batch, is_careful).await {
+            let fault = match self.attempt(&client, batch, is_careful).await {
                 Ok(mut written) => {
                     self.client = Some(client);
-                    written.refused.extend(refused);
+                    written.refused.extend(batch.refused.clone());
                     return Ok(written);
                 }
                 Err(fault) => fault,
@@ -135,32 +140,37 @@ impl Writer {
                 fault => return Err(fault),
             }
         }
-        Ok(Written { refused, ..Written::default() })
+        Ok(Written { refused: batch.refused.clone(), ..Written::default() })
     }
 
-    async fn attempt(
-        &mut self,
-        client: &Client,
-        batch: &Batch<'_>,
-        is_careful: bool,
-    ) -> Result<Written, Fault> {
-        let places = progress::by_place(batch.sources.iter().map(|index| &batch.messages[*index]));
+    async fn attempt(&mut self, client: &Client, batch: &Batch, is_careful: bool) -> Result<Written, Fault> {
+        let held: Vec<usize> = (0..batch.sources.len()).filter(|row| batch.source(*row).is_held).collect();
+        let places = progress::by_place(held.iter().map(|row| batch.source(*row)));
         self.know(client, &places).await?;
-        let mut chosen = self.undone(client, batch, &places).await?;
-        let repeated = batch.sources.len() - chosen.len();
-        let firsts = |index: &usize| usize::from(batch.messages[*index].is_first_delivery());
-        let (all, new) = (batch.sources.iter(), chosen.iter().map(|row| &batch.sources[*row]));
-        let surprising = all.map(firsts).sum::<usize>() - new.map(firsts).sum::<usize>();
+        // Made in the transaction, with the rest of what begins it.
+        let copy = (self.is_copying && !is_careful).then(|| self.statements.copy.clone());
+        let prepare = async {
+            match copy {
+                Some(copy) => client.prepare(&copy).await.map(Some).map_err(|error| Fault::of(&error)),
+                None => Ok(None),
+            }
+        };
+        let (chosen, copy) = join(self.undone(client, batch, &held, &places), prepare).await;
+        let (mut chosen, copy) = (chosen?, copy?);
+        let repeated = held.len() - chosen.len();
+        let firsts = |row: &usize| usize::from(batch.source(*row).is_first_delivery());
+        let surprising = held.iter().map(firsts).sum::<usize>() - chosen.iter().map(firsts).sum::<usize>();
         self.shape.sort(&batch.rows, &mut chosen);
+        let mut refused = BTreeMap::new();
         if is_careful {
-            let refused = self.bisect(client, &batch.rows, &mut chosen).await?;
-            self.finish(client, batch, &chosen, None).await?;
-            let refused = refused.into_iter().map(|(row, why)| (batch.sources[row], why)).collect();
-            return Ok(Written { rows: chosen.len(), repeated, surprising, refused });
+            refused = self.bisect(client, batch, &mut chosen).await?;
+            self.finish(client, batch, &chosen, Unwritten::default()).await?;
+        } else {
+            let unwritten = self.copy(client, batch, &chosen, copy).await?;
+            self.finish(client, batch, &chosen, unwritten).await?;
         }
-        let arrays = (!chosen.is_empty()).then(|| self.shape.arrays(&batch.rows, &chosen));
-        self.finish(client, batch, &chosen, arrays).await?;
-        Ok(Written { rows: chosen.len(), repeated, surprising, refused: BTreeMap::new() })
+        let refused = refused.into_iter().map(|(row, why)| (batch.sources[row], why)).collect();
+        Ok(Written { rows: chosen.len(), repeated, surprising, refused })
     }
 
     /// Makes rows of progress for topics that have none, in a transaction of its own: the order in which they are
@@ -184,7 +194,8 @@ impl Writer {
     async fn undone(
         &mut self,
         client: &Client,
-        batch: &Batch<'_>,
+        batch: &Batch,
+        held: &[usize],
         places: &BTreeMap<Place, Offsets>,
     ) -> Result<Vec<usize>, Fault> {
         let topics = Topics::new(places);
@@ -203,62 +214,98 @@ impl Writer {
             self.known.clear();
             return Err(Fault::Busy("rows of progress were deleted meanwhile".to_owned()));
         }
-        let mut topics: BTreeMap<Place, (Ranges, Offsets)> = BTreeMap::new();
+        let mut topics: BTreeMap<Place, (Ranges, HashSet<i64>)> = BTreeMap::new();
         for row in read {
             let (topic, incarnation, done): (String, i64, String) = (row.get(0), row.get(1), row.get(2));
             let incarnation = u32::try_from(incarnation).ok();
             let Some((incarnation, ranges)) = incarnation.zip(progress::ranges(&done)) else {
                 return Err(Fault::Table(format!("the progress {done} of {topic} cannot be read")));
             };
-            topics.insert(Place { topic, incarnation }, (ranges, Offsets::new()));
+            topics.insert(Place { topic, incarnation }, (ranges, HashSet::new()));
         }
-        let mut chosen = Vec::with_capacity(batch.sources.len());
-        for (row, index) in batch.sources.iter().enumerate() {
-            let Message { place, offset, .. } = &batch.messages[*index];
-            let is_new = topics.get_mut(place).is_some_and(|(done, seen)| {
+        let is_new = |row: &usize| {
+            let Message { place, offset, .. } = batch.source(*row);
+            topics.get_mut(place).is_some_and(|(done, seen)| {
                 // A message that came twice in one batch is one row.
                 !progress::contains(done, *offset) && seen.insert(*offset)
-            });
-            if is_new {
-                chosen.push(row);
-            }
-        }
-        Ok(chosen)
+            })
+        };
+        Ok(held.iter().copied().filter(is_new).collect())
     }
 
-    /// Writes rows, if they are not written yet, and their progress, and commits: all of it goes out at once.
+    /// Begins to write rows that are not there by `COPY`. Leaves those that are, in order of their keys. If somebody else
+    /// writes one of them meanwhile, the database refuses it, and all is tried again with care.
+    async fn copy(
+        &self,
+        client: &Client,
+        batch: &Batch,
+        chosen: &[usize],
+        statement: Option<Statement>,
+    ) -> Result<Unwritten, Fault> {
+        let (rows, mut fresh, mut rest) = (&batch.rows, chosen.to_vec(), Vec::new());
+        let Some(statement) = statement else { return Ok(Unwritten { copied: None, rest: fresh }) };
+        if let Some(present) = &self.statements.present {
+            rest = self.shape.take_equals(rows, &mut fresh);
+            let keys = self.shape.keys(rows, &fresh);
+            let there = client.query_typed(present, &parameters(&keys)).await;
+            let there = there.map_err(|error| Fault::of(&error))?;
+            let there: HashSet<i64> = there.iter().map(|row| row.get(0)).collect();
+            let mut place = 0;
+            rest.extend(fresh.extract_if(.., |_| {
+                place += 1;
+                there.contains(&place)
+            }));
+            // Of rows with the same key, the first comes first.
+            rest.sort_unstable();
+            self.shape.sort(rows, &mut rest);
+        }
+        if fresh.is_empty() {
+            return Ok(Unwritten { copied: None, rest });
+        }
+        let sink = client.copy_in(&statement).await.map_err(|error| Fault::of(&error))?;
+        // Its name is given up in the transaction, so that a pooler does that where it was made.
+        drop(statement);
+        let mut sink = Box::pin(sink);
+        sink.send(Bytes::from(rows.copied(&fresh))).await.map_err(|error| Fault::of(&error))?;
+        Ok(Unwritten { copied: Some(sink), rest })
+    }
+
+    /// Writes what is not written yet of the chosen rows, and the progress of all of them, and commits: all of it goes
+    /// out at once.
     async fn finish(
         &self,
         client: &Client,
-        batch: &Batch<'_>,
+        batch: &Batch,
         chosen: &[usize],
-        arrays: Option<Vec<Array>>,
+        unwritten: Unwritten,
     ) -> Result<(), Fault> {
-        let messages = chosen.iter().map(|row| &batch.messages[batch.sources[*row]]);
-        let places = progress::by_place(messages);
+        let places = progress::by_place(chosen.iter().map(|row| batch.source(*row)));
         let topics = Topics::new(&places);
         let parameters = topics.parameters(&self.sink);
-        let insert = async {
-            match &arrays {
-                Some(arrays) => self.insert(client, arrays).await,
+        let Unwritten { copied, rest } = unwritten;
+        let copy = async {
+            match copied {
+                Some(mut copied) => copied.as_mut().finish().await.map(drop),
                 None => Ok(()),
             }
         };
+        let insert = self.insert(client, batch, &rest);
         let done = client.execute_typed(&self.statements.done, &parameters);
-        let (inserted, noted, committed) = join3(insert, done, client.batch_execute("COMMIT")).await;
+        let commit = client.batch_execute("COMMIT");
+        let (copied, inserted, noted, committed) = join4(copy, insert, done, commit).await;
         // If one fails, the database refuses the rest, and takes the commit for a rollback.
+        copied.map_err(|error| Fault::of(&error))?;
         inserted?;
         noted.map_err(|error| Fault::of(&error))?;
         committed.map_err(|error| Fault::of(&error))
     }
 
-    async fn insert(&self, client: &Client, arrays: &[Array]) -> Result<(), Fault> {
-        let parameters: Vec<(&(dyn ToSql + Sync), Type)> = arrays
-            .iter()
-            .zip(self.shape.kinds())
-            .map(|(array, kind)| (array as &(dyn ToSql + Sync), kind.wire().1))
-            .collect();
-        let inserted = client.execute_typed(&self.statements.insert, &parameters).await;
+    async fn insert(&self, client: &Client, batch: &Batch, chosen: &[usize]) -> Result<(), Fault> {
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let arrays = self.shape.arrays(&batch.rows, chosen);
+        let inserted = client.execute_typed(&self.statements.insert, &parameters(&arrays)).await;
         inserted.map(drop).map_err(|error| Fault::of(&error))
     }
 
@@ -268,7 +315,7 @@ impl Writer {
     async fn bisect(
         &self,
         client: &Client,
-        rows: &Rows,
+        batch: &Batch,
         chosen: &mut Vec<usize>,
     ) -> Result<BTreeMap<usize, String>, Fault> {
         let run =
@@ -283,8 +330,7 @@ impl Writer {
                 continue;
             }
             run("SAVEPOINT part").await?;
-            let arrays = self.shape.arrays(rows, &chosen[part.clone()]);
-            match self.insert(client, &arrays).await {
+            match self.insert(client, batch, &chosen[part.clone()]).await {
                 Ok(()) => run("RELEASE SAVEPOINT part").await?,
                 Err(Fault::Row(why)) => {
                     run("ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part").await?;
@@ -305,10 +351,7 @@ impl Writer {
     }
 }
 
-/// The messages of a batch, and the rows that they became.
-struct Batch<'a> {
-    messages: &'a [Message],
-    rows: Rows,
-    /// The message of each row.
-    sources: Vec<usize>,
+/// Arrays as parameters of a statement.
+fn parameters<'a>(arrays: &'a [Vec<Option<&str>>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+    arrays.iter().map(|array| (array as &(dyn ToSql + Sync), Type::TEXT_ARRAY)).collect()
 }

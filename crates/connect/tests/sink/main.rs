@@ -4,6 +4,7 @@
 mod bad_rows;
 mod bed;
 mod checks;
+mod copied;
 mod copies;
 mod faults;
 mod fencing;
@@ -11,4 +12,5 @@ mod kills;
 mod modes;
 mod once;
 mod page;
+mod tls;
 mod values;

@@ -36,3 +36,20 @@ async fn another_sink_has_a_progress_of_its_own() {
     crate::bed::run_until(&connectors, &bed.client, bed.idle()).await;
     assert_eq!(bed.sql("SELECT count(*), count(DISTINCT id) FROM orders"), "20|10");
 }
+
+#[tokio::test]
+async fn rows_whose_progress_is_refused_are_not_written() {
+    let bed = Bed::new().await;
+    bed.connectors(SINK).migrate().await.unwrap();
+    // A sequence counts on, whatever becomes of a transaction.
+    bed.sql(&format!(
+        "CREATE SEQUENCE tries; CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF nextval('{}.tries') <= 3 THEN RAISE EXCEPTION 'busy' USING ERRCODE = '40001'; END IF; RETURN NEW; END $$; \
+         CREATE TRIGGER refuse BEFORE UPDATE ON progress FOR EACH ROW EXECUTE FUNCTION refuse()",
+        bed.schema
+    ));
+    bed.produce_json((0..100).map(|id| json!({"id": id}))).await;
+    assert_eq!(bed.run(SINK).await.rows, 100);
+    assert_eq!(bed.sql("SELECT count(*), count(DISTINCT id) FROM orders"), "100|100");
+    assert_eq!(bed.sql("SELECT last_value > 3 FROM tries"), "t");
+}
