@@ -253,7 +253,7 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         #[cfg(not(feature = "ledger"))]
         Command::Ledger(_) => Err(absent::refusal("ledger").into()),
         #[cfg(feature = "connect")]
-        Command::Connect(args) => block_on(connect::run(common, &args)),
+        Command::Connect(args) => block_on_all_threads(connect::run(common, &args)),
         #[cfg(not(feature = "connect"))]
         Command::Connect(_) => Err(absent::refusal("connect").into()),
         Command::Commit(args) => block_on(commit::run(common, &args)),
@@ -275,6 +275,14 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Context(command) => context::run(common, &command),
     };
     done.map(|()| Exit::Success)
+}
+
+/// Connectors work: they take the threads that there are.
+#[cfg(feature = "connect")]
+pub fn block_on_all_threads<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
+    runtime.block_on(Box::pin(future))
 }
 
 /// A client needs one thread: it waits for a server most of the time.

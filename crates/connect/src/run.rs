@@ -43,7 +43,7 @@ pub enum RunError {
 }
 
 /// A connector at work.
-type Running<'a> = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send + 'a>>;
+pub type Running<'a> = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send + 'a>>;
 
 /// All connectors of a file.
 pub struct Connectors {
@@ -119,7 +119,15 @@ impl Connectors {
     ///
     /// # Errors
     /// Why one of them cannot run; or that they did not end in time.
-    pub async fn run(&self, client: &Client, stop: watch::Receiver<bool>) -> Result<(), RunError> {
+    ///
+    /// Boxed here, so that the work is compiled where it is written: a caller that is not optimised, as the command line is
+    /// not, would otherwise carry it out at half its speed.
+    #[must_use = "connectors do nothing until they are polled"]
+    pub fn run<'a>(&'a self, client: &'a Client, stop: watch::Receiver<bool>) -> Running<'a> {
+        Box::pin(self.run_all(client, stop))
+    }
+
+    async fn run_all(&self, client: &Client, stop: watch::Receiver<bool>) -> Result<(), RunError> {
         let halt = watch::Sender::new(false);
         let mut running: FuturesUnordered<Running<'_>> = FuturesUnordered::new();
         #[cfg(feature = "postgres")]

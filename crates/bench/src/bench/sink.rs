@@ -12,7 +12,7 @@ use driftq_client::{Client, raw};
 use driftq_connect::{config::File, run::Connectors};
 use driftq_ledger::postgres::PostgresStore;
 use tempfile::NamedTempFile;
-use tokio::{process::Command, sync::watch, time::timeout};
+use tokio::{process::Command, runtime::Builder, sync::watch, time::timeout};
 
 use super::{
     Plan,
@@ -100,7 +100,8 @@ impl<'a> Bed<'a> {
         let folder = data_directory(plan)?;
         let server = Server::driftq(folder.path()).await?;
         create_topic(server.address, TOPIC, 1).await?;
-        let client = Client::new(&format!("http://{}", server.address))?;
+        let url = format!("http://{}", server.address);
+        let client = Client::new(&url)?;
         let mut file = NamedTempFile::new().context("a file of rows")?;
         file.write_all(self.rows().as_bytes()).context("writing a file of rows")?;
         for way in &WAYS {
@@ -111,7 +112,7 @@ impl<'a> Bed<'a> {
                 progress.step("producing");
                 self.produce(&client).await?;
                 progress.step("sink");
-                ours.push(self.sink(way, &client).await?);
+                ours.push(self.sink(way, &url).await?);
             }
             let figure =
                 Figure::new(format!("sink into PostgreSQL, {}", way.words), median(&ours), Unit::PerSecond);
@@ -172,7 +173,7 @@ impl<'a> Bed<'a> {
     }
 
     /// Our side of a round, rows per second: from the start of the sink to the commit of the last row.
-    async fn sink(&self, way: &Way, client: &Client) -> Result<f64> {
+    async fn sink(&self, way: &Way, server: &str) -> Result<f64> {
         let Way { table, mode, .. } = way;
         self.run(&format!("TRUNCATE {SCHEMA}.{table}")).await?;
         let file = File::parse(&format!(
@@ -196,9 +197,17 @@ impl<'a> Bed<'a> {
             stop.send_replace(true);
             reached.map(|()| elapsed)
         };
-        let round = async { tokio::join!(connectors.run(client, stop.subscribe()), all) };
+        // On threads of their own, as `driftq connect run` has them.
+        let runtime = Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
+        let running = runtime.spawn({
+            // A client belongs to the runtime that first uses it.
+            let (client, stopped) = (Client::new(server)?, stop.subscribe());
+            async move { connectors.run(&client, stopped).await }
+        });
+        let round = async { tokio::join!(running, all) };
         let (outcome, elapsed) = timeout(ROUND_MAX, round).await.context("the sink did not end")?;
-        outcome?;
+        runtime.shutdown_background();
+        outcome.context("the sink")??;
         Ok(self.messages as f64 / elapsed?.as_secs_f64())
     }
 }

@@ -1,6 +1,7 @@
 //! From the question whether to run to the pointer that readers follow.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use driftq_api::Code;
@@ -106,11 +107,29 @@ impl Export {
         &self,
         client: &Client,
         watch: &dyn Watch,
-        stop: impl Future<Output = ()>,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<Exported, ExportError> {
+        self.run_until(client, watch, Box::pin(stop)).await
+    }
+
+    /// Boxed here, so that the work is compiled where it is written, and not in a caller that is not optimised.
+    fn run_until<'a>(
+        &'a self,
+        client: &'a Client,
+        watch: &'a dyn Watch,
+        stop: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
+    ) -> Pin<Box<dyn Future<Output = Result<Exported, ExportError>> + Send + 'a>> {
+        Box::pin(self.run_to_the_end(client, watch, stop))
+    }
+
+    async fn run_to_the_end(
+        &self,
+        client: &Client,
+        watch: &dyn Watch,
+        mut stop: Pin<Box<dyn Future<Output = ()> + Send + '_>>,
     ) -> Result<Exported, ExportError> {
         self.check()?;
         let place = Place::open(&self.place)?;
-        let mut stop = std::pin::pin!(stop);
         let begun = tokio::select! {
             biased;
             () = &mut stop => return Err(ExportError::Stopped),

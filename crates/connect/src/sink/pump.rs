@@ -1,6 +1,7 @@
 //! The life of a sink: borrow, write, settle, each while the others go on.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +10,7 @@ use std::time::Duration;
 use driftq_client::{Client, Error};
 use futures_util::future::{Either, join, select};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::SinkError;
@@ -163,10 +165,10 @@ impl Sink {
         getrandom::fill(&mut suffix).map_err(|error| self.setting(error.to_string()))?;
         let owner = format!("sink-{name}-{}-{:08x}", std::process::id(), u32::from_be_bytes(suffix));
         let lanes = (self.config.topic.clone(), self.config.group());
-        let loans = Loans::new(client.clone(), lanes, owner, self.config.lease());
+        let loans = Arc::new(Loans::new(client.clone(), lanes, owner, self.config.lease()));
         let writer =
             Writer::new(self.database.clone(), name.clone(), Arc::clone(&shape), statements, is_copying);
-        let mut pump = Pump { sink: self, loans: &loans, shape, writer, stop };
+        let mut pump = Pump { sink: self, loans: Arc::clone(&loans), shape, writer, stop };
         tokio::select! {
             // Never ends by itself.
             () = loans.keep() => Ok(()),
@@ -178,7 +180,7 @@ impl Sink {
 /// A sink at work.
 struct Pump<'a> {
     sink: &'a Sink,
-    loans: &'a Loans,
+    loans: Arc<Loans>,
     shape: Arc<Shape>,
     writer: Writer,
     stop: watch::Receiver<bool>,
@@ -194,7 +196,7 @@ impl Pump<'_> {
             self.loans.begin(&mut batch);
             if is_stopping {
                 self.loans.release(&batch.messages).await;
-                settle(self.loans, ended).await;
+                settle(&self.loans, ended).await;
                 return Ok(());
             }
             let (written, borrowed) = self.turn(&batch, ended.take()).await;
@@ -204,7 +206,7 @@ impl Pump<'_> {
                 Err(error) => {
                     let ended =
                         written.ok().flatten().map(|refused| Ended { batch: batch.messages, refused });
-                    settle(self.loans, ended).await;
+                    settle(&self.loans, ended).await;
                     return Err(self.sink.server(error));
                 }
             };
@@ -226,9 +228,15 @@ impl Pump<'_> {
         batch: &Batch,
         ended: Option<Ended>,
     ) -> (Result<Option<BTreeMap<usize, String>>, Fault>, Result<Batch, Error>) {
-        let (sink, loans) = (self.sink, self.loans);
+        let (sink, loans) = (self.sink, &*self.loans);
         let limits = Limits { rows: sink.config.batch_rows, bytes: sink.config.batch_bytes };
-        let mut borrow = pin!(loans.borrow(limits, &self.shape));
+        // On a thread of its own, where there is one: to read what is lent takes as long as to write it.
+        let mut borrowing = JoinSet::new();
+        borrowing.spawn({
+            let (loans, shape) = (Arc::clone(&self.loans), Arc::clone(&self.shape));
+            async move { loans.borrow(limits, &shape).await }
+        });
+        let mut borrow = pin!(borrowed(&mut borrowing));
         let work = async {
             let write = timeout(WRITE_TIMEOUT, write(&mut self.writer, batch));
             let (written, ()) = join(write, settle(loans, ended)).await;
@@ -269,6 +277,16 @@ impl Pump<'_> {
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
+    }
+}
+
+/// What was borrowed.
+async fn borrowed(borrowing: &mut JoinSet<Result<Batch, Error>>) -> Result<Batch, Error> {
+    match borrowing.join_next().await {
+        Some(Ok(borrowed)) => borrowed,
+        Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
+        // The process ends.
+        _ => Ok(Batch::default()),
     }
 }
 
