@@ -105,7 +105,7 @@ impl Sink {
 
     /// Whether its rows can be written by `COPY`.
     async fn takes_copy(&self) -> Result<bool, SinkError> {
-        let client = self.database.connect().await.map_err(|fault| self.refused(&fault))?;
+        let client = self.database.connect().await.map_err(|error| self.refused(&Fault::from(error)))?;
         table::takes_copy(&client, &self.config).await.map_err(|fault| self.refused(&fault))
     }
 
