@@ -28,6 +28,8 @@ use crate::database::Database;
 const LEASE: Duration = Duration::from_secs(60);
 /// Digits of the hash by which the folders of tenants are told apart.
 const TENANT_DIGITS: usize = 16;
+/// The epoch of an export that no process has begun before.
+const EPOCH_FIRST: u64 = 1;
 /// Bytes of randomness in the name of a call.
 const REQUEST_ID_BYTES: usize = 16;
 
@@ -167,7 +169,7 @@ impl Export {
         match committed {
             Ok(exported) => {
                 watch.step(Step::Committed);
-                self.clear(&place, hold.lease.attempt > 1).await;
+                self.clear(&place, hold.lease.epoch > EPOCH_FIRST).await;
                 Ok(exported)
             }
             Err(error) => {
