@@ -34,6 +34,7 @@ pub use client::{
 };
 pub use context::Context;
 pub use driftq_api::{Code, Moment, v2 as wire};
+pub use driftq_http::escape;
 pub use effect::{EFFECT_LEASE, EFFECT_WAIT, Effect, Found, Guarded, Run, current_effect, guarded};
 pub use error::{EffectName, Error, Refusal, StsRefusal};
 pub use message::{Outgoing, json, raw};

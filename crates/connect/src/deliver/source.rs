@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use driftq_client::wire::{self, EndpointSwitch};
-use driftq_client::{Client, Error};
+use driftq_client::{Client, Error, escape};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -46,7 +46,7 @@ impl Endpoints {
                 // One that was changed since is not the one that failed.
                 let expect_version = Some(endpoint.version);
                 let disable = EndpointSwitch { reason: reason.to_owned(), by: by.to_owned(), expect_version };
-                let path = format!("/v2/endpoints/{}/disable", endpoint.name);
+                let path = format!("/v2/endpoints/{}/disable", escape(&endpoint.name));
                 client.post::<wire::Endpoint>(&path, &disable).await.map(drop)
             }
             Self::Given(list) => {
@@ -117,7 +117,7 @@ async fn changed(client: &Client, revision: &mut Option<u64>) -> Vec<Endpoint> {
 async fn list(client: &Client, path: String) -> Result<(Vec<Endpoint>, u64), Error> {
     let wire::Endpoints { mut endpoints, revision, mut cursor } = client.get(&path).await?;
     while let Some(after) = cursor {
-        let page: wire::Endpoints = client.get(&format!("/v2/endpoints?cursor={after}")).await?;
+        let page: wire::Endpoints = client.get(&format!("/v2/endpoints?cursor={}", escape(&after))).await?;
         endpoints.extend(page.endpoints);
         cursor = page.cursor;
         if endpoints.len() > ENDPOINTS_MAX {

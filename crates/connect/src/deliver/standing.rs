@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use driftq_client::wire::{Commit, Entity, Expected};
-use driftq_client::{Client, Code, Error, Moment};
+use driftq_client::{Client, Code, Error, Moment, escape};
 use tokio::sync::Mutex;
 
 use super::endpoint::Endpoint;
@@ -96,7 +96,8 @@ fn tell(endpoint: &Endpoint, outcome: Result<(), Error>) {
 
 async fn read(known: &mut Known, client: &Client, endpoint: &Endpoint) -> Result<(), Error> {
     if *known == Known::Nothing {
-        let entity: Entity<'static> = client.get(&format!("/v2/entities/{}", name(endpoint))).await?;
+        let entity: Entity<'static> =
+            client.get(&format!("/v2/entities/{}", escape(&name(endpoint)))).await?;
         *known = judged(&entity, endpoint.changed_at);
     }
     Ok(())

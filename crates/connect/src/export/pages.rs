@@ -2,7 +2,7 @@
 
 use driftq_api::v2::{Browsed, EffectState, Effects, Item, LIMIT_MAX, Letters, Run, VersionOutputs};
 use driftq_api::{Code, Moment};
-use driftq_client::Client;
+use driftq_client::{Client, escape};
 use serde::de::DeserializeOwned;
 
 use super::column::Row;
@@ -177,18 +177,4 @@ pub(super) async fn end_of(client: &Client, topic: &str) -> Result<Option<u64>, 
         Err(error) if error.code() == Some(Code::TopicUnknown) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// A text as one part of a path or as the value of a parameter.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                escaped.push(char::from(byte));
-            }
-            _ => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
 }

@@ -6,11 +6,11 @@
 use bytes::Bytes;
 use driftq_api::Moment;
 use driftq_api::v2::{VERSION_CURRENT, VersionOutputs};
-use driftq_client::Client;
+use driftq_client::{Client, escape};
 use serde::{Deserialize, Serialize};
 
 use super::error::ExportError;
-use super::pages::{end_of, escape};
+use super::pages::end_of;
 use super::place::{Place, STAGING};
 use super::selection::Selection;
 

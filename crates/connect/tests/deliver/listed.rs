@@ -1,5 +1,6 @@
 //! Endpoints that the server keeps: changes of them are picked up, and one that is gone is disabled there.
 
+use driftq_client::escape;
 use driftq_connect::deliver::{Endpoints, Settings};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -9,6 +10,8 @@ use crate::bench::{Bench, until};
 use crate::mail_server::{MailServer, Manner, Tls};
 use crate::receiver::{Receiver, status};
 
+/// A name may be any text.
+const ENDPOINT: &str = "orders 1/ü";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// What the SDK has no method for.
@@ -28,7 +31,7 @@ async fn put(bench: &Bench, path: &str, body: &Value) {
 }
 
 async fn deliver(bench: &Bench, delivery_id: &str) {
-    let body = json!({"delivery_id": delivery_id, "endpoint": "orders", "body": {"order": 1}});
+    let body = json!({"delivery_id": delivery_id, "endpoint": ENDPOINT, "body": {"order": 1}});
     bench.client.post::<Value>("/v2/deliveries", &body).await.unwrap();
 }
 
@@ -41,21 +44,22 @@ async fn the_server_s_endpoints_are_served_changed_and_disabled() {
     std::fs::write(&file, SECRET).unwrap();
     let endpoint = |receiver: &Receiver| json!({"kind": "webhook", "url": receiver.url(), "secrets": [{"file": &file}], "concurrency": 1});
     let bench = Bench::new(&[]).await;
+    let path = format!("/v2/endpoints/{}", escape(ENDPOINT));
     let running = bench.connect(Endpoints::Server, Settings::default());
-    put(&bench, "/v2/endpoints/orders", &endpoint(&old)).await;
+    put(&bench, &path, &endpoint(&old)).await;
     deliver(&bench, "order-1").await;
     old.wait_for(1).await;
     assert_eq!(old.received()[0].header("webhook-id"), "order-1");
     assert!(old.received()[0].header("webhook-signature").starts_with("v1,"));
     let delivered = async || {
-        let path = "/v2/deliveries?endpoint=orders&delivery_id=order-1";
-        bench.client.get::<Value>(path).await.unwrap()["deliveries"][0].clone()
+        let path = format!("/v2/deliveries?endpoint={}&delivery_id=order-1", escape(ENDPOINT));
+        bench.client.get::<Value>(&path).await.unwrap()["deliveries"][0].clone()
     };
     until("a delivery", async || delivered().await["state"] == "delivered").await;
     assert_eq!(delivered().await["attempts"][0]["outcome"], "delivered");
 
-    put(&bench, "/v2/endpoints/orders", &endpoint(&new)).await;
-    let state = async || bench.client.get::<Value>("/v2/endpoints/orders").await.unwrap()["state"].clone();
+    put(&bench, &path, &endpoint(&new)).await;
+    let state = async || bench.client.get::<Value>(&path).await.unwrap()["state"].clone();
     // The change is picked up while the first of these is on its way to the old place.
     let mut number = 1;
     while state().await == "enabled" {
@@ -67,11 +71,11 @@ async fn the_server_s_endpoints_are_served_changed_and_disabled() {
         })
         .await;
     }
-    let shown = bench.client.get::<Value>("/v2/endpoints/orders").await.unwrap();
+    let shown = bench.client.get::<Value>(&path).await.unwrap();
     assert!(shown["disabled"]["reason"].as_str().unwrap().contains("410"), "{shown}");
     assert_eq!(new.received().len(), 1);
     deliver(&bench, "order-last").await;
-    bench.client.post::<Value>("/v2/endpoints/orders/enable", &json!({"by": "a person"})).await.unwrap();
+    bench.client.post::<Value>(&format!("{path}/enable"), &json!({"by": "a person"})).await.unwrap();
     new.wait_for(2).await;
     assert_eq!(new.received()[1].header("webhook-id"), "order-last");
     running.stop().await;
