@@ -176,7 +176,7 @@ async fn two_tenants_may_choose_the_same_id_at_the_same_place() {
         tenant_id: tenant.to_owned(),
         ..into(folder.path(), "same", whole(topic), Format::Csv)
     };
-    let (halting, is_there, go) = Halting::new(Step::Placed(0));
+    let (halting, is_there, go) = Halting::new(Step::Staged(0));
     let first = tokio::spawn({
         let (export, client) = (of("acme", "orders"), client.clone());
         async move { export.run(&client, &halting, std::future::pending()).await }
