@@ -104,6 +104,15 @@ pub(crate) fn integration_tests(root: &Path, has_nextest: bool, kill_cycles: u64
     command
 }
 
+/// Connectors that are killed hundreds of times: sinks, deliveries, exports.
+pub(crate) fn kill_connectors(root: &Path, kill_cycles: u64) -> Command {
+    let tests = ["--test", "sink", "--test", "deliver", "--test", "export"];
+    let chosen = ["--", "--ignored", "--nocapture", "two_hundred", "kills_at_random"];
+    let mut command = linting(cargo_with(root, &["test", WORKSPACE, "--no-fail-fast"]));
+    command.args(tests).args(chosen).env(KILL_CYCLES, kill_cycles.to_string());
+    command
+}
+
 /// All tests of a few packages.
 pub(crate) fn package_tests(root: &Path, has_nextest: bool, packages: &[&str]) -> Command {
     let mut command = linting(match has_nextest {

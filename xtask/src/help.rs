@@ -38,7 +38,7 @@ mutants` runs all. A failing step does not stop the others; the last line reads 
 ";
 
 const SOAK: &str = "\
-Runs the long forms of the simulation, the mutants and the kill -9 loops (messages, effects, the ledger on
+Runs the long forms of the simulation, the mutants and the kill -9 loops (messages, effects, connectors, the ledger on
 PostgreSQL, a release that uses the ledger and is deployed and rolled back), with optimisations; and every fuzz target
 for a few seconds.
 

@@ -12,6 +12,9 @@ use crate::{args::Args, command, fuzz, mutants, step::Steps};
 /// Seeds per call when the clock and not a number ends the simulation.
 const SEEDS_PER_ROUND: u64 = 200;
 
+/// Kills of an export; sinks and deliveries are killed two hundred times, too.
+const CONNECTOR_KILLS: u64 = 200;
+
 pub(crate) struct Settings {
     seeds: u64,
     cycles: u64,
@@ -49,6 +52,9 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
     steps.run("kill -9 loop, effects", || {
         let broker = command::target_folder(root)?.join("release/driftq");
         command::expect_success(&mut command::kill_effects(root, &broker, settings.cycles))
+    });
+    steps.run("kill -9 loops, connectors", || {
+        command::expect_success(&mut command::kill_connectors(root, CONNECTOR_KILLS))
     });
     steps.run("kill -9 loop, ledger", || {
         command::expect_success(&mut command::kill_ledger_release(root, settings.cycles))
