@@ -43,7 +43,7 @@ Examples:
   driftq export ./out --id unknown-17 --effects --state unknown
   driftq export ./out --id run-42 --run run-42 -o json
   driftq export ./out --id sales-v2 --dataset sales --version v2
-  driftq export ./out --id paid --database DATABASE_URL --query 'SELECT * FROM orders WHERE paid' --format parquet
+  driftq export ./out --id paid --database DATABASE_URL --query 'SELECT * FROM orders WHERE paid'
   driftq export request lake --id orders-2026-11 --topic orders    # by a connector
   driftq export sweep ./out";
 
@@ -170,8 +170,7 @@ pub(super) enum Action {
 
 Examples:
   driftq export request lake --id orders-2026-11 --topic orders --format parquet
-  driftq export request lake --id paid-17 --database shop --query 'SELECT id, paid_at FROM orders WHERE id = $1::int' \
---parameter 17"
+  driftq export request lake --id paid-17 --database shop --query 'SELECT * FROM orders'"
     )]
     Request {
         /// Where the files go, by name
