@@ -171,7 +171,13 @@ def signalled(shared: Server, program: str, topic: str, number: int) -> tuple[in
         client.send(topic, 1)
     environment = {**os.environ, "DRIFTQ_SERVER": shared.url}
     command = [sys.executable, "-c", program, topic]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+    # In the background of a shell script SIGINT is ignored, and a program inherits that; one in the foreground hears it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        started = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with started as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == "begun\n"
             process.send_signal(number)
