@@ -30,7 +30,7 @@ mod worker;
 pub use aws::{AwsCredentials, AwsRole, STS_ANSWER_BYTES_MAX, STS_AUDIENCE, STS_TIMEOUT};
 pub use canonical::{canonical, sha256_hex};
 pub use client::{
-    ANSWER_BYTES_MAX, ANSWER_TIMEOUT, CONNECT_TIMEOUT, Client, ClientBuilder, KEPT_MAX, PATIENCE,
+    ANSWER_BYTES_MAX, ANSWER_TIMEOUT, CONNECT_TIMEOUT, Client, ClientBuilder, KEPT_MAX, PATIENCE, Unread,
 };
 pub use context::Context;
 pub use driftq_api::{Code, Moment, v2 as wire};

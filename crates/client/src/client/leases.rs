@@ -2,17 +2,35 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use driftq_api::Code;
 use driftq_api::v2::{
     Ack, Extend, ExtendLease, Item, LeaseRequest, Leased, Nack, NackLease, Release, ReleaseLease, Settled,
     SettledStatus, Settlements, Token,
 };
-use driftq_http::Method;
-use serde::Serialize;
+use driftq_http::{Call, Method};
+use serde::{Deserialize, Serialize};
 
 use super::{Client, Patience, escape, render};
 use crate::error::Error;
 use crate::random;
+
+/// An answer that nobody has read yet.
+#[derive(Debug)]
+pub struct Unread {
+    client: Client,
+    answer: Bytes,
+}
+
+impl Unread {
+    /// What the caller wants to know of it. Texts may be borrowed from it.
+    ///
+    /// # Errors
+    /// If the answer does not have that form.
+    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Error> {
+        self.client.parse(&self.answer)
+    }
+}
 
 impl Client {
     /// Borrows messages, and waits for them if there are none. A request without a `request_id` gets one.
@@ -32,6 +50,27 @@ impl Client {
         let leased: Leased<'static> =
             self.ask(Method::POST, &lease_path(topic, group), render(&request)?, wait).await?;
         Ok(leased.messages)
+    }
+
+    /// Borrows messages as [`Client::lease`] does, and leaves it to the caller to read them: for one that reads little
+    /// of each message, and many of them.
+    ///
+    /// # Errors
+    /// `TopicUnknown`; as every call.
+    pub async fn lease_unread(
+        &self,
+        topic: &str,
+        group: &str,
+        mut request: LeaseRequest<'_>,
+    ) -> Result<Unread, Error> {
+        if request.request_id.is_none() {
+            request.request_id = Some(random::name(16)?.into());
+        }
+        let wait = Duration::from_millis(request.wait_ms);
+        let call = Call::new(Method::POST, &lease_path(topic, group)).json(render(&request)?);
+        let limit = self.shared.transport.limit(wait);
+        let answer = self.answer(&call, limit, self.usual_patience()).await?;
+        Ok(Unread { client: self.clone(), answer })
     }
 
     /// The work is done. Acking the same lease again does no harm.

@@ -16,11 +16,12 @@ use driftq_api::v2::{Commit, Committed, EffectBegin, EffectDecision};
 pub use driftq_http::{CONNECT_TIMEOUT, KEPT_MAX};
 use driftq_http::{Call, Method};
 pub(crate) use driftq_http::{Patience, escape};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use collect::Collector;
+pub use leases::Unread;
 pub(crate) use leases::{reckoned, whole_ms};
 pub use transport::ANSWER_BYTES_MAX;
 pub(crate) use transport::Transport;
@@ -302,14 +303,18 @@ impl Client {
         &self,
         call: &Call,
         limit: Duration,
-        mut patience: Patience,
+        patience: Patience,
     ) -> Result<T, Error> {
+        self.parse(&self.answer(call, limit, patience).await?)
+    }
+
+    async fn answer(&self, call: &Call, limit: Duration, mut patience: Patience) -> Result<Bytes, Error> {
         let mut has_waited = false;
         loop {
             let error = match self.shared.transport.send(call, limit).await {
                 Ok(answer) => {
                     self.shared.note_back();
-                    return self.parse(&answer);
+                    return Ok(answer);
                 }
                 Err(error) => error,
             };
@@ -330,7 +335,7 @@ impl Client {
         }
     }
 
-    fn parse<T: DeserializeOwned>(&self, answer: &[u8]) -> Result<T, Error> {
+    fn parse<'a, T: Deserialize<'a>>(&self, answer: &'a [u8]) -> Result<T, Error> {
         // An empty answer is read as `null`, the only value that it can stand for.
         let text: &[u8] = if answer.is_empty() { b"null" } else { answer };
         serde_json::from_slice(text).map_err(|error| {

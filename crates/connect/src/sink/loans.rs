@@ -1,6 +1,7 @@
 //! What a sink has on loan: borrowed, kept, settled.
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,17 +9,21 @@ use std::time::Duration;
 use driftq_client::wire::{
     ExtendLease, LeaseRequest, NackLease, ReleaseLease, SETTLEMENTS_MAX, Settled, SettledStatus,
 };
-use driftq_client::{Client, Error};
-use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use driftq_client::{Client, Error, Unread};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::message::Message;
+use super::message::{Lent, LentMessage, Message, lots_of};
 use super::rows::{Batch, Shape};
 
 /// How long a call waits for messages while there are none. A sink that is told to stop waits for its end.
 const WAIT_MS: u64 = 1_000;
 /// Most messages that one call borrows.
 const LEASE_MAX: usize = driftq_client::wire::LEASE_MESSAGES_MAX as usize;
+/// Calls that are under way at the same time.
+const CALLS_AT_ONCE: usize = 3;
 /// Most bytes of the reason in a dead letter.
 const REASON_BYTES_MAX: usize = 2_000;
 
@@ -29,8 +34,24 @@ pub(super) struct Loans {
     group: String,
     owner: String,
     lease: Duration,
-    /// What is on loan, and whether work on it has begun.
-    held: Mutex<HashMap<String, bool>>,
+    held: Mutex<Held>,
+}
+
+/// What is on loan. A batch has all messages of a call or none, so that nothing is looked up message by message.
+#[derive(Default)]
+struct Held {
+    lots: BTreeMap<u64, Tokens>,
+    /// The number of the next lot.
+    next: u64,
+    /// Tokens in the lots that are no longer worth anything.
+    lost: HashSet<Arc<str>>,
+}
+
+/// What one call has lent, as long as it is on loan.
+struct Tokens {
+    tokens: Vec<Arc<str>>,
+    /// Whether work on it has begun.
+    is_begun: bool,
 }
 
 /// How large a batch is at the most.
@@ -40,6 +61,14 @@ pub(super) struct Limits {
     pub(super) bytes: usize,
 }
 
+/// What one call has lent.
+struct Lot {
+    batch: Batch,
+    bytes: usize,
+    /// Whether it is less than was asked for.
+    is_last: bool,
+}
+
 impl Loans {
     pub(super) fn new(
         client: Client,
@@ -47,42 +76,55 @@ impl Loans {
         owner: String,
         lease: Duration,
     ) -> Self {
-        Self { client, topic, group, owner, lease, held: Mutex::new(HashMap::new()) }
+        Self { client, topic, group, owner, lease, held: Mutex::default() }
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<String, bool>> {
-        // The map is consistent at every point, so a panic elsewhere does not invalidate it.
+    fn held(&self) -> MutexGuard<'_, Held> {
+        // What is held is consistent at every point, so a panic elsewhere does not invalidate it.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Borrows a batch: waits for the first messages, and takes what else is ready. While a call is under way, what the
-    /// one before has brought becomes rows on a thread of its own.
-    pub(super) async fn borrow(&self, limits: Limits, shape: &Arc<Shape>) -> Result<Batch, Error> {
-        let mut shaping = None;
-        let (mut count, mut bytes) = (0, 0);
+    /// Borrows a batch: waits for the first messages, and takes what else is ready. Several calls are under way at once:
+    /// while the server looks for the messages of one, those of another are read and become rows on a thread of their
+    /// own.
+    pub(super) async fn borrow(self: &Arc<Self>, limits: Limits, shape: &Arc<Shape>) -> Result<Batch, Error> {
+        let mut lots = vec![self.lot(limits.rows.min(LEASE_MAX), WAIT_MS, shape).await?];
+        let (mut asked, mut bytes) = (limits.rows.min(LEASE_MAX), lots[0].bytes);
+        let mut is_over = lots[0].is_last;
+        let mut calls = FuturesUnordered::new();
         loop {
-            let asked = (limits.rows - count).min(LEASE_MAX);
-            let messages = match self.lease(asked, if count == 0 { WAIT_MS } else { 0 }).await {
-                Ok(messages) => messages,
+            while !is_over && asked < limits.rows && bytes < limits.bytes && calls.len() < CALLS_AT_ONCE {
+                let next = (limits.rows - asked).min(LEASE_MAX);
+                asked += next;
+                calls.push(self.lot(next, 0, shape));
+            }
+            match calls.next().await {
+                Some(Ok(lot)) => {
+                    is_over |= lot.is_last;
+                    bytes += lot.bytes;
+                    lots.push(lot);
+                }
                 // What is here is written first; the next call tells again.
-                Err(_) if count > 0 => return Ok(shaped(shaping).await),
-                Err(error) => return Err(error),
-            };
-            let is_last = messages.len() < asked;
-            count += messages.len();
-            bytes += messages.iter().map(Message::bytes).sum::<usize>();
-            let (mut batch, shape) = (shaped(shaping).await, Arc::clone(shape));
-            shaping = Some(spawn_blocking(move || {
-                shape.add(&mut batch, messages);
-                batch
-            }));
-            if is_last || count >= limits.rows || bytes >= limits.bytes {
-                return Ok(shaped(shaping).await);
+                Some(Err(_)) => is_over = true,
+                None => return Ok(joined(lots)),
             }
         }
     }
 
-    async fn lease(&self, max: usize, wait_ms: u64) -> Result<Vec<Message>, Error> {
+    /// What one call lends, as rows.
+    async fn lot(self: &Arc<Self>, max: usize, wait_ms: u64, shape: &Arc<Shape>) -> Result<Lot, Error> {
+        let unread = self.lease(max, wait_ms).await?;
+        let (loans, shape) = (Arc::clone(self), Arc::clone(shape));
+        let reading = spawn_blocking(move || loans.read(&unread, max, &shape));
+        match reading.await.map_err(JoinError::try_into_panic) {
+            Ok(lot) => lot,
+            Err(Ok(panic)) => resume_unwind(panic),
+            // The process ends.
+            Err(Err(_)) => Ok(Lot { batch: Batch::default(), bytes: 0, is_last: true }),
+        }
+    }
+
+    async fn lease(&self, max: usize, wait_ms: u64) -> Result<Unread, Error> {
         let request = LeaseRequest {
             owner: self.owner.as_str().into(),
             max: u32::try_from(max).unwrap_or(1),
@@ -90,20 +132,37 @@ impl Loans {
             lease_ms: Some(self.lease.as_millis() as u64),
             request_id: None,
         };
-        let items = self.client.lease(&self.topic, &self.group, request).await?;
-        let messages: Vec<Message> = items.into_iter().map(Message::new).collect();
-        self.held().extend(messages.iter().map(|message| (message.token().to_owned(), false)));
-        Ok(messages)
+        self.client.lease_unread(&self.topic, &self.group, request).await
+    }
+
+    /// Reads what was lent by a call that asked for so many.
+    fn read(&self, unread: &Unread, asked: usize, shape: &Shape) -> Result<Lot, Error> {
+        let Lent { messages } = unread.read()?;
+        let bytes = messages.iter().map(LentMessage::bytes).sum();
+        let is_last = messages.len() < asked;
+        let number = {
+            let mut held = self.held();
+            held.next += 1;
+            held.next
+        };
+        let batch = shape.batch(number, &messages);
+        let tokens: Vec<_> = batch.messages.iter().map(|message| Arc::clone(&message.token)).collect();
+        if !tokens.is_empty() {
+            self.held().lots.insert(number, Tokens { tokens, is_begun: false });
+        }
+        Ok(Lot { batch, bytes, is_last })
     }
 
     /// Work on a batch begins. What is no longer this sink's is left out of it: another holder has it.
     pub(super) fn begin(&self, batch: &mut Batch) {
-        let mut held = self.held();
-        for message in &mut batch.messages {
-            match held.get_mut(message.token()) {
-                Some(is_begun) => *is_begun = true,
-                None => message.is_held = false,
+        let Held { lots, lost, .. } = &mut *self.held();
+        for lot in lots_of(&batch.messages) {
+            if let Some(lot) = lots.get_mut(&lot) {
+                lot.is_begun = true;
             }
+        }
+        for message in &mut batch.messages {
+            message.is_held = !lost.contains(&message.token);
         }
     }
 
@@ -113,51 +172,62 @@ impl Loans {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let held: Vec<(String, bool)> =
-                self.held().iter().map(|(token, is_begun)| (token.clone(), *is_begun)).collect();
-            for part in held.chunks(SETTLEMENTS_MAX) {
+            let tokens = self.held().tokens();
+            for part in tokens.chunks(SETTLEMENTS_MAX) {
                 let extend = part.iter().map(|(token, is_begun)| ExtendLease {
-                    token: token.as_str().into(),
+                    token: Cow::Borrowed(token),
                     lease_ms: None,
                     started: (!is_begun).then_some(false),
                 });
                 // A server that is away is seen by whoever borrows; a lapsed lease costs no row.
                 if let Ok(results) = self.client.extend_all(extend.collect()).await {
-                    self.forget_lost(part, &results);
+                    self.note_lost(part, &results);
                 }
             }
         }
     }
 
-    fn forget_lost(&self, part: &[(String, bool)], results: &[Settled]) {
-        let mut held = self.held();
-        for ((token, _), settled) in part.iter().zip(results) {
-            if settled.cancelled || settled.status != SettledStatus::Ok {
-                held.remove(token);
-            }
+    fn note_lost(&self, part: &[(Arc<str>, bool)], results: &[Settled]) {
+        let is_lost = |settled: &Settled| settled.cancelled || settled.status != SettledStatus::Ok;
+        let lost = part.iter().zip(results).filter(|(_, settled)| is_lost(settled));
+        let mut lost: Vec<Arc<str>> = lost.map(|((token, _), _)| Arc::clone(token)).collect();
+        if lost.is_empty() {
+            return;
         }
+        let mut held = self.held();
+        // A batch may have been settled meanwhile: what is in no lot would never be forgotten.
+        lost.retain(|token| held.lots.values().any(|lot| lot.tokens.contains(token)));
+        held.lost.extend(lost);
     }
 
     /// Says what became of a batch whose transaction has ended: dead letters for what is no row, acks for the rest.
     pub(super) async fn settle(&self, batch: &[Message], refused: &BTreeMap<usize, String>) {
         let (mut acks, mut nacks) = (Vec::new(), Vec::new());
-        for (index, message) in batch.iter().enumerate().filter(|(_, message)| message.is_held) {
+        let held = batch.iter().enumerate().filter(|(_, message)| message.is_held);
+        for (index, message) in held {
             match refused.get(&index) {
-                None => acks.push(message.token()),
+                None => acks.push(&*message.token),
                 Some(why) => nacks.push(NackLease {
-                    token: message.token().into(),
+                    token: Cow::Borrowed(&message.token),
                     delay_ms: None,
                     dead: true,
                     error: cut(why).into(),
                 }),
             }
         }
+        let mut calls = FuturesUnordered::new();
         for part in acks.chunks(SETTLEMENTS_MAX) {
-            note(self.client.ack_all(part).await.map(drop), "acked");
+            if calls.len() == CALLS_AT_ONCE {
+                note(calls.next().await, "acked");
+            }
+            calls.push(self.client.ack_all(part));
+        }
+        while let Some(told) = calls.next().await {
+            note(Some(told), "acked");
         }
         while !nacks.is_empty() {
             let rest = nacks.split_off(nacks.len().min(SETTLEMENTS_MAX));
-            note(self.client.nack_all(std::mem::replace(&mut nacks, rest)).await.map(drop), "nacked");
+            note(Some(self.client.nack_all(std::mem::replace(&mut nacks, rest)).await), "nacked");
         }
         self.forget(batch);
     }
@@ -166,37 +236,48 @@ impl Loans {
     pub(super) async fn release(&self, batch: &[Message]) {
         for part in batch.chunks(SETTLEMENTS_MAX) {
             let leases = part.iter().map(|message| ReleaseLease {
-                token: message.token().into(),
+                token: Cow::Borrowed(&message.token),
                 delay_ms: None,
                 effect: None,
             });
-            note(self.client.release_all(leases.collect()).await.map(drop), "released");
+            note(Some(self.client.release_all(leases.collect()).await), "released");
         }
         self.forget(batch);
     }
 
     fn forget(&self, batch: &[Message]) {
-        let mut held = self.held();
-        for message in batch {
-            held.remove(message.token());
+        let Held { lots, lost, .. } = &mut *self.held();
+        for lot in lots_of(batch) {
+            for token in lots.remove(&lot).into_iter().flat_map(|lot| lot.tokens) {
+                lost.remove(&token);
+            }
         }
     }
 }
 
-/// The batch whose last messages become rows.
-async fn shaped(shaping: Option<JoinHandle<Batch>>) -> Batch {
-    let Some(shaping) = shaping else { return Batch::default() };
-    match shaping.await.map_err(JoinError::try_into_panic) {
-        Ok(batch) => batch,
-        Err(Ok(panic)) => resume_unwind(panic),
-        // The process ends.
-        Err(Err(_)) => Batch::default(),
+impl Held {
+    /// The tokens that are worth something, and whether work on their messages has begun.
+    fn tokens(&self) -> Vec<(Arc<str>, bool)> {
+        let all = self.lots.values().flat_map(|lot| lot.tokens.iter().map(|token| (token, lot.is_begun)));
+        all.filter(|(token, _)| !self.lost.contains(*token))
+            .map(|(token, is_begun)| (Arc::clone(token), is_begun))
+            .collect()
     }
 }
 
+/// One batch of what several calls have lent. They may have been answered in another order than that of the messages,
+/// and of rows with the same key the first counts.
+fn joined(mut lots: Vec<Lot>) -> Batch {
+    lots.sort_by_key(|lot| lot.batch.messages.first().map(|message| message.offset));
+    let mut batches = lots.into_iter().map(|lot| lot.batch);
+    let mut all = batches.next().unwrap_or_default();
+    batches.for_each(|batch| all.append(batch));
+    all
+}
+
 /// A server that could not be told lends the messages again when their leases are over. Progress knows which are rows.
-fn note(told: Result<(), Error>, what: &str) {
-    if let Err(error) = told {
+fn note(told: Option<Result<Vec<Settled>, Error>>, what: &str) {
+    if let Some(Err(error)) = told {
         tracing::warn!(%error, "messages could not be {what}; they come again, and no row is written twice");
     }
 }

@@ -128,7 +128,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_, 'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(Name(name)) = map.next_key()? {
+        while let Some(Text(name)) = map.next_key()? {
             match self.node.child(&name) {
                 Some(node) => map.next_value_seed(Seed { node, slots: &mut *self.slots })?,
                 None => map.next_value::<IgnoredAny>().map(drop)?,
@@ -177,9 +177,9 @@ impl<'de> Visitor<'de> for Seed<'_, '_, 'de> {
     }
 }
 
-/// A member's name, borrowed where it has no escapes.
+/// A text, borrowed where it has no escapes.
 #[derive(serde::Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

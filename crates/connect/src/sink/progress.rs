@@ -17,7 +17,7 @@ pub(super) fn by_place<'a>(messages: impl IntoIterator<Item = &'a Message>) -> B
     for message in messages {
         match places.get_mut(&message.place) {
             Some(offsets) => offsets.push(message.offset),
-            None => drop(places.insert(message.place.clone(), vec![message.offset])),
+            None => drop(places.insert(Place::clone(&message.place), vec![message.offset])),
         }
     }
     for offsets in places.values_mut() {

@@ -123,7 +123,7 @@ impl Sink {
             );
         }
         if let Some((index, why)) = refused.iter().next() {
-            let offset = batch.get(*index).map(|message| message.item.offset);
+            let offset = batch.get(*index).map(|message| message.offset);
             tracing::warn!(sink, offset, count = refused.len(), "dead letters, the first because: {why}");
         }
         self.progress.send_modify(|progress| {

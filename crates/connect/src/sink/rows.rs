@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 
 use super::config::{From, SinkConfig};
-use super::message::Message;
+use super::message::{LentMessage, Message};
 use super::pick::Picker;
 use super::value::{self, Kind};
 
@@ -40,6 +40,15 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    /// Adds another batch.
+    pub(super) fn append(&mut self, other: Self) {
+        let before = self.messages.len();
+        self.messages.extend(other.messages);
+        self.sources.extend(other.sources.into_iter().map(|source| before + source));
+        self.refused.extend(other.refused.into_iter().map(|(message, why)| (before + message, why)));
+        self.rows.append(&other.rows);
+    }
+
     /// The message that became a row.
     pub(super) fn source(&self, row: usize) -> &Message {
         &self.messages[self.sources[row]]
@@ -79,36 +88,42 @@ impl Shape {
         Ok(Self { columns, key, picker, reads_json })
     }
 
-    /// Adds messages to a batch, and the rows that they become.
-    pub(super) fn add(&self, batch: &mut Batch, messages: Vec<Message>) {
-        let Batch { rows, sources, refused, .. } = batch;
+    /// The messages of one call, and the rows that they become.
+    pub(super) fn batch(&self, lot: u64, lent: &[LentMessage<'_>]) -> Batch {
+        let mut batch = Batch::default();
+        let Batch { messages, rows, sources, refused } = &mut batch;
         rows.width = self.columns.len();
-        for (index, message) in (batch.messages.len()..).zip(&messages) {
+        let mut slots = vec![None; self.columns.len()];
+        for message in lent {
             let (text, cells) = (rows.text.len(), rows.cells.len());
-            match self.add_cells(message, rows) {
-                Ok(()) => sources.push(index),
+            match self.add_cells(message, &mut slots, rows) {
+                Ok(()) => sources.push(messages.len()),
                 Err(why) => {
                     rows.text.truncate(text);
                     rows.cells.truncate(cells);
-                    refused.insert(index, why);
+                    refused.insert(messages.len(), why);
                 }
             }
+            messages.push(message.kept(lot, messages.last()));
         }
-        batch.messages.extend(messages);
+        batch
     }
 
-    fn add_cells(&self, message: &Message, rows: &mut Rows) -> Result<(), String> {
-        let mut slots: Vec<Option<&RawValue>> = vec![None; self.columns.len()];
+    fn add_cells<'a>(
+        &self,
+        message: &'a LentMessage<'_>,
+        slots: &mut [Option<&'a RawValue>],
+        rows: &mut Rows,
+    ) -> Result<(), String> {
+        slots.fill(None);
         if self.reads_json {
             let text = message.text().ok_or("the payload is not UTF-8, so it is not JSON")?;
-            self.picker
-                .pick(text, &mut slots)
-                .map_err(|error| format!("the payload is not JSON: {error}"))?;
+            self.picker.pick(text, slots).map_err(|error| format!("the payload is not JSON: {error}"))?;
         }
-        for (column, slot) in self.columns.iter().zip(slots) {
+        for (column, slot) in self.columns.iter().zip(&*slots) {
             let start = rows.text.len();
             let is_there = column
-                .append(message, slot, &mut rows.text)
+                .append(message, *slot, &mut rows.text)
                 .map_err(|why| format!("column {}: {why}", column.name))?;
             match (&column.default, is_there) {
                 (_, true) => {}
@@ -159,7 +174,12 @@ impl Shape {
 
 impl Column {
     /// Appends the message's value; false if it has none.
-    fn append(&self, message: &Message, slot: Option<&RawValue>, cells: &mut String) -> Result<bool, String> {
+    fn append(
+        &self,
+        message: &LentMessage<'_>,
+        slot: Option<&RawValue>,
+        cells: &mut String,
+    ) -> Result<bool, String> {
         match &self.from {
             From::Pointer(_) => match slot.map(RawValue::get) {
                 None | Some("null") => return Ok(false),
@@ -169,9 +189,9 @@ impl Column {
                 key if key.is_empty() => return Ok(false),
                 key => append_bytes(self.kind, &key, cells)?,
             },
-            From::Offset => value::append_shown(message.offset, cells),
-            From::Partition => value::append_shown(message.partition, cells),
-            From::ProducedAt => value::append_moment(message.item.produced_at, cells),
+            From::Offset => value::append_shown(message.offset(), cells),
+            From::Partition => value::append_shown(message.partition(), cells),
+            From::ProducedAt => value::append_moment(message.produced_at()?, cells),
             From::IdempotencyKey => match message.idempotency_key() {
                 "" => return Ok(false),
                 key => value::append_text(key, cells)?,
@@ -193,6 +213,14 @@ fn append_bytes(kind: Kind, value: &[u8], cells: &mut String) -> Result<(), Stri
 }
 
 impl Rows {
+    fn append(&mut self, other: &Self) {
+        let before = self.text.len();
+        self.text.push_str(&other.text);
+        let moved = |(start, end): (usize, usize)| (before + start, before + end);
+        self.cells.extend(other.cells.iter().map(|cell| cell.map(moved)));
+        self.width = other.width;
+    }
+
     fn cell(&self, row: usize, column: usize) -> Option<&str> {
         self.cells[row * self.width + column].map(|(start, end)| &self.text[start..end])
     }

@@ -11,6 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use driftq_api::Moment;
 use serde::Deserialize;
 
+use super::pick::Text;
+
 const DAY_SECONDS: i64 = 86_400;
 
 /// The type of a column.
@@ -208,12 +210,10 @@ const fn date(days: i64) -> (i64, i64, i64) {
 
 /// The text of a JSON string.
 fn string(text: &str) -> Result<Cow<'_, str>, String> {
-    #[derive(Deserialize)]
-    struct Borrowed<'a>(#[serde(borrow)] Cow<'a, str>);
     if !text.starts_with('"') {
         return Err(format!("{} is no string", shown(text)));
     }
-    let Borrowed(string) = serde_json::from_str(text).map_err(|error| format!("{}: {error}", shown(text)))?;
+    let Text(string) = serde_json::from_str(text).map_err(|error| format!("{}: {error}", shown(text)))?;
     Ok(string)
 }
 

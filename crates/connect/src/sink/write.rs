@@ -158,7 +158,7 @@ impl Writer {
         let (chosen, copy) = join(self.undone(client, batch, &held, &places), prepare).await;
         let (mut chosen, copy) = (chosen?, copy?);
         let repeated = held.len() - chosen.len();
-        let firsts = |row: &usize| usize::from(batch.source(*row).is_first_delivery());
+        let firsts = |row: &usize| usize::from(batch.source(*row).is_first_delivery);
         let surprising = held.iter().map(firsts).sum::<usize>() - chosen.iter().map(firsts).sum::<usize>();
         self.shape.sort(&batch.rows, &mut chosen);
         let mut refused = BTreeMap::new();
