@@ -6,6 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{Amount, Columns, Common, Exit, Fault, Path, or_dash, printable};
 
+mod resend;
+
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Send something to an endpoint
@@ -18,13 +20,24 @@ Examples:
     Send(SendArgs),
     /// List the deliveries of an endpoint
     #[command(after_help = "Oldest first. What was delivered is listed for seven days. To send failed ones \
-again: `driftq dlq redrive deliveries.ENDPOINT`.
+again: `driftq dlq redrive deliveries.ENDPOINT`; delivered ones: `driftq delivery resend`.
 
 Examples:
   driftq delivery list shop
   driftq delivery list shop --state unknown
   driftq delivery list shop --state failed -o ndjson | jq -r .delivery_id")]
     List(List),
+    /// Send what was delivered once more
+    #[command(after_help = "For a receiver that has lost what it had. It sees the id that it saw before \
+(`webhook-id`, `Idempotency-Key` or `Message-ID`), so one that still knows it does nothing. The same --name again \
+goes on where it was left: it sends no delivery a second time. Failed ones are dead letters: \
+`driftq dlq redrive deliveries.ENDPOINT`.
+
+Examples:
+  driftq delivery resend shop --name outage --since 2030-01-31T12:00:00Z --dry-run
+  driftq delivery resend shop --name outage --since 2030-01-31T12:00:00Z --rate 20
+  driftq delivery resend shop --name lost-order --id order-7-paid")]
+    Resend(resend::Args),
     /// Show one delivery with all its sends
     #[command(after_help = "Examples:
   driftq delivery show shop order-7-paid")]
@@ -110,6 +123,7 @@ pub(super) async fn run(common: &Common, command: &Command) -> Result<()> {
                 .with_some("topic", list.topic.as_deref());
             caller.list(common, (first, &list.amount), (COLUMNS, "no such deliveries"), part).await
         }
+        Command::Resend(args) => resend::run(common, &mut caller, args).await,
         Command::Show { endpoint, delivery_id } => {
             let page: Deliveries<'static> = caller.get(by_id(endpoint, delivery_id)).await?;
             match page.deliveries.into_iter().next() {

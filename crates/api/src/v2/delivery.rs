@@ -21,6 +21,9 @@ pub const CONTENT_TYPE_LABEL: &str = "content-type";
 /// What the label of a header begins with; the header's name follows.
 pub const HEADER_LABEL_PREFIX: &str = "header.";
 
+/// The label of a message that sends a delivery again: the id under which the receiver knows it.
+pub const RESEND_OF_LABEL: &str = "resend-of";
+
 /// `POST /v2/deliveries`: something to send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

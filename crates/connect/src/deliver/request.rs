@@ -14,7 +14,7 @@ use super::endpoint::{Endpoint, Kind};
 use super::signature::{self, ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, short_hash};
 use super::target::Target;
 use crate::secret::{Plain, SigningKey};
-use driftq_client::wire::EndpointMethod;
+use driftq_client::wire::{CONTENT_TYPE_LABEL, EndpointMethod, HEADER_LABEL_PREFIX, RESEND_OF_LABEL};
 
 /// The header by which a receiver of HTTP calls knows a delivery again.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -23,10 +23,6 @@ const WEBHOOK_PREFIX: &str = "webhook-";
 /// Who calls, unless the endpoint says otherwise.
 const AGENT: &str = concat!("DriftQ/", env!("CARGO_PKG_VERSION"));
 const CONTENT_TYPE_DEFAULT: &str = "application/json";
-/// The label with the type of the body.
-const CONTENT_TYPE_LABEL: &str = "content-type";
-/// What labels with headers of one delivery begin with.
-const HEADER_LABEL: &str = "header.";
 /// Headers of the connection, of its length, and of where it goes: they are not the sender's to choose.
 const RESERVED: [&str; 12] = [
     "connection",
@@ -75,16 +71,21 @@ impl Parcel {
 
     fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let pairs = self.labels.iter();
-        pairs.filter_map(|(name, value)| Some((name.strip_prefix(HEADER_LABEL)?, &**value)))
+        pairs.filter_map(|(name, value)| Some((name.strip_prefix(HEADER_LABEL_PREFIX)?, &**value)))
     }
 
     fn label(&self, name: &str) -> Option<&str> {
         self.labels.iter().find(|(given, _)| given == name).map(|(_, value)| &**value)
     }
 
+    /// What the receiver knows it by: one that is sent again is the delivery that it was.
+    fn known_as(&self) -> &str {
+        self.label(RESEND_OF_LABEL).unwrap_or(&self.delivery_id)
+    }
+
     /// The same in every attempt, and different for every endpoint.
     pub(super) fn key(&self, endpoint: &str) -> String {
-        short_hash(&[self.tenant_id.as_bytes(), endpoint.as_bytes(), self.delivery_id.as_bytes()])
+        short_hash(&[self.tenant_id.as_bytes(), endpoint.as_bytes(), self.known_as().as_bytes()])
     }
 }
 
@@ -104,7 +105,7 @@ pub enum RequestError {
     #[error("the header {0:?} of the endpoint cannot be sent; correct it")]
     Header(String),
     /// A header of the message is none.
-    #[error("the label {HEADER_LABEL}{0} of the message cannot be sent as a header")]
+    #[error("the label {HEADER_LABEL_PREFIX}{0} of the message cannot be sent as a header")]
     Label(String),
     /// The credential is no value of a header.
     #[error("the endpoint's credential cannot be sent as a header; it has a line break or control character")]
@@ -194,7 +195,7 @@ impl From<InvalidHeaderValue> for Malformed {
 }
 
 fn sign(headers: &mut HeaderMap, parcel: &Parcel, keys: &[SigningKey], now: i64) -> Result<(), RequestError> {
-    let id = signature::webhook_id(&parcel.delivery_id);
+    let id = signature::webhook_id(parcel.known_as());
     let mut insert = |name: &'static str, value: Cow<'_, str>| {
         let value = HeaderValue::try_from(&*value).map_err(|_| RequestError::Header(name.to_owned()));
         value.map(|value| headers.insert(HeaderName::from_static(name), value)).map(drop)

@@ -98,8 +98,37 @@ fn deliveries_go_out_of_a_server_that_runs_its_connectors() {
     let test = server.server.run(&["endpoint", "test", "crm"]);
     assert_eq!(test.code, 0, "{}", test.stderr);
     assert!(test.stdout.contains("delivered 202"), "{}", test.stdout);
+    received.recv_timeout(WITHIN).expect("the test of the endpoint");
+    resend(&server, &request, &received);
     server.server.signal("TERM");
     assert!(server.server.wait().success(), "it drains");
+}
+
+/// What was delivered is sent once more under a name, with the same body, headers and id.
+fn resend(server: &Broker, first: &str, received: &std::sync::mpsc::Receiver<String>) {
+    let resend = |more: &[&str]| {
+        let told =
+            server.server.run(&[&["delivery", "resend", "crm", "-o", "json", "--name"], more].concat());
+        assert_eq!(told.code, 0, "{}", told.stderr);
+        let told: Value = serde_json::from_str(&told.stdout).unwrap();
+        (told["resent"].clone(), told["repeated"].clone())
+    };
+    let lead = json!(["lead-1"]);
+    assert_eq!(resend(&["lost", "--id", "lead-1", "--dry-run"]), (lead.clone(), json!(0)));
+    assert_eq!(resend(&["lost", "--id", "lead-1", "--until", "2020-01-01T00:00:00Z"]), (json!([]), json!(0)));
+    assert_eq!(resend(&["lost", "--id", "lead-1"]), (lead.clone(), json!(0)));
+    let sorted = |request: &str| {
+        let (head, body) = request.split_once("\r\n\r\n").unwrap();
+        let mut lines: Vec<_> = head.lines().map(str::to_owned).collect();
+        lines.sort();
+        (lines, body.to_owned())
+    };
+    let again = received.recv_timeout(WITHIN).expect("it goes out again, and the two before it did not");
+    assert_eq!(sorted(&again), sorted(first), "the receiver sees what it saw before");
+    assert_eq!(resend(&["lost", "--id", "lead-1"]), (json!([]), json!(1)), "once under a name");
+    assert_eq!(resend(&["other", "--id", "lead-1"]), (lead, json!(0)));
+    let third = received.recv_timeout(WITHIN).expect("another name sends it once more");
+    assert_eq!(sorted(&third), sorted(first));
 }
 
 #[test]
