@@ -91,7 +91,7 @@ async fn read(caller: &mut Caller<'_>, record: &DeliveryRecord<'_>) -> Result<Op
     let path = Path::message(&place.topic, place.partition, place.offset);
     let found: Result<MessageState<'static>, CallError> = caller.session.get(path).await;
     let item = match found {
-        Err(error) if error.code() == Code::MessageUnknown.name() => return Ok(None),
+        Err(error) if error.code() == Code::MessageUnknown.entry().code => return Ok(None),
         found => caller.explain(found).await?.message,
     };
     if item.payload_hidden {
@@ -121,13 +121,19 @@ impl Args {
         let mut labels: Map<String, Value> = labels.collect();
         labels.insert(RESEND_OF_LABEL.to_owned(), json!(record.delivery_id));
         let mut message = json!({
-            "key": item.key,
             "envelope": {
-                "tenant_id": envelope.tenant_id,
                 "labels": labels,
                 "idempotency_key": format!("{}{BETWEEN}{}", record.delivery_id, self.name),
             },
         });
+        if !envelope.tenant_id.is_empty() {
+            message["envelope"]["tenant_id"] = json!(envelope.tenant_id);
+        }
+        match &item.key_b64 {
+            Some(bytes) => message["key_b64"] = json!(bytes),
+            None if item.key.is_empty() => {}
+            None => message["key"] = json!(item.key),
+        }
         match &item.value_b64 {
             Some(bytes) => message["value_b64"] = json!(bytes),
             None => message["value"] = json!(item.value.as_deref().unwrap_or_default()),

@@ -67,7 +67,7 @@ impl Client {
             request.request_id = Some(random::name(16)?.into());
         }
         let wait = Duration::from_millis(request.wait_ms);
-        let call = Call::new(Method::POST, &lease_path(topic, group)).json(render(&request)?);
+        let call = Call::new(Method::POST, lease_path(topic, group)).json(render(&request)?);
         let limit = self.shared.transport.limit(wait);
         let answer = self.answer(&call, limit, self.usual_patience()).await?;
         Ok(Unread { client: self.clone(), answer })
