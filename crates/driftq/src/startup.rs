@@ -74,6 +74,7 @@ pub(super) fn explain(error: &StartError, config: &Config) -> Fault {
         }
         StartError::Directory { .. } => Fault::new(Exit::Failure, message)
             .help("name a directory that this user may write with --data, or use --ephemeral"),
+        StartError::Fenced(_) => Fault::new(Exit::Locked, message),
         StartError::Log(_) if config.ephemeral => Fault::new(Exit::Failure, message),
         StartError::Log(_) => Fault::new(Exit::Failure, format!("{data}: {message}"))
             .help(format!(

@@ -10,13 +10,14 @@ use driftq_core::{
     Action, Answer, Burial, ConsumerId, Delivery, EffectInput, INPUT_FACTS_BYTES_MAX, Input, Output,
     Position, Query, Shard, Ticket, Time, TopicInfo,
 };
-use driftq_wal::{Cursor, Disk, FRAME_BODY_BYTES_MAX};
+use driftq_wal::FRAME_BODY_BYTES_MAX;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::broker::STOPPING;
 use crate::failure::Failure;
-use crate::inbox::{Admission, LogEvent, Notice, Reply, Request, Taken, Want};
+use crate::inbox::{Admission, Broken, LogEvent, Notice, Reply, Request, Taken, Want};
 use crate::locks::write;
+use crate::log::{Cursor, Log};
 use crate::log_writer::{Batch, Body, WriteQueue};
 use crate::shared::Shared;
 use crate::status::DISK_FULL;
@@ -44,17 +45,17 @@ const UNSURE: &str =
 pub(crate) enum Ended {
     /// It was asked to stop; everything that was accepted is written.
     Stopped,
-    /// The log failed.
-    Failed(String),
+    /// The log takes nothing more.
+    Broken(Broken),
 }
 
 /// Everything that the decide thread owns.
-pub(crate) struct Decide<'a, D: Disk> {
+pub(crate) struct Decide<'a, L: Log> {
     pub(crate) shared: &'a Shared,
     pub(crate) shard: Shard,
     pub(crate) out: Output,
     pub(crate) cursor: Cursor,
-    pub(crate) writes: WriteQueue<'a, D>,
+    pub(crate) writes: WriteQueue<'a, L>,
     pub(crate) dead_letter_writer: SyncSender<Burial>,
     pub(crate) tables: Tables,
     pub(crate) now: Time,
@@ -79,20 +80,20 @@ pub(crate) struct Tables {
     stuck: bool,
 }
 
-impl<D: Disk> Decide<'_, D> {
+impl<L: Log> Decide<'_, L> {
     /// Serves until the log fails or a stop is asked for.
     pub(crate) fn run(&mut self) -> Ended {
         loop {
-            if let Err(why) = self.round() {
-                self.abandon(&why);
-                return Ended::Failed(why);
+            if let Err(broken) = self.round() {
+                self.abandon(broken.why());
+                return Ended::Broken(broken);
             }
             if self.tables.taken.stop {
                 return match self.finish() {
                     Ok(()) => Ended::Stopped,
-                    Err(why) => {
-                        self.abandon(&why);
-                        Ended::Failed(why)
+                    Err(broken) => {
+                        self.abandon(broken.why());
+                        Ended::Broken(broken)
                     }
                 };
             }
@@ -100,7 +101,7 @@ impl<D: Disk> Decide<'_, D> {
     }
 
     /// Takes what is there, handles it, and seals a batch if the log is free.
-    fn round(&mut self) -> Result<(), String> {
+    fn round(&mut self) -> Result<(), Broken> {
         let want = if self.is_full() { Want::LogEvents } else { Want::All };
         let patience = self.patience(want);
         self.shared.inbox.take(want, patience, &mut self.tables.taken);
@@ -286,7 +287,7 @@ impl<D: Disk> Decide<'_, D> {
         }
     }
 
-    fn on_event(&mut self, event: LogEvent) -> Result<(), String> {
+    fn on_event(&mut self, event: LogEvent) -> Result<(), Broken> {
         match event {
             LogEvent::Written { upto, buffer } => {
                 self.writes.under_way = false;
@@ -306,7 +307,7 @@ impl<D: Disk> Decide<'_, D> {
                     self.shared.inbox.set_admission(Admission::Open);
                 }
             }
-            LogEvent::Failed { why } => return Err(why),
+            LogEvent::Broken(broken) => return Err(broken),
         }
         Ok(())
     }
@@ -332,12 +333,12 @@ impl<D: Disk> Decide<'_, D> {
         }
     }
 
-    fn seal_when_large(&mut self) -> Result<(), String> {
+    fn seal_when_large(&mut self) -> Result<(), Broken> {
         if self.out.facts.len() >= BATCH_BYTES_SOFT_MAX { self.seal() } else { Ok(()) }
     }
 
     /// Hands the facts so far to the log, if it is free.
-    fn seal(&mut self) -> Result<(), String> {
+    fn seal(&mut self) -> Result<(), Broken> {
         if self.writes.under_way || self.out.facts.is_empty() {
             return Ok(());
         }
@@ -362,7 +363,7 @@ impl<D: Disk> Decide<'_, D> {
     }
 
     /// A graceful end: what is queued is handled, the last facts are synced.
-    fn finish(&mut self) -> Result<(), String> {
+    fn finish(&mut self) -> Result<(), Broken> {
         if self.tables.stuck {
             // There is no room for the batch under way: the log thread must not wait for it any longer.
             self.writes.signal.stop();
@@ -370,17 +371,17 @@ impl<D: Disk> Decide<'_, D> {
         // Requests that are in are served, and no more come in.
         self.shared.inbox.set_admission(Admission::Shut(STOPPING.into()));
         self.drain()?;
-        let synced = self.writes.log_writer.sync().map_err(|error| format!("the log failed: {error}"))?;
+        let synced = self.writes.log_writer.sync()?;
         self.handle(Input::Durable { upto: synced });
         // Durability may have released deliveries to readers that are gone, and they left facts again.
         self.drain()?;
-        self.writes.log_writer.sync().map_err(|error| format!("the log failed: {error}"))?;
+        self.writes.log_writer.sync()?;
         self.refuse_all(STOPPING);
         Ok(())
     }
 
     /// Handles everything that is there and waits until all of it is written.
-    fn drain(&mut self) -> Result<(), String> {
+    fn drain(&mut self) -> Result<(), Broken> {
         loop {
             self.round_at_rest()?;
             let taken = &self.tables.taken;
@@ -394,7 +395,7 @@ impl<D: Disk> Decide<'_, D> {
     }
 
     /// A round that sleeps only while the log is at work.
-    fn round_at_rest(&mut self) -> Result<(), String> {
+    fn round_at_rest(&mut self) -> Result<(), Broken> {
         if self.writes.under_way {
             self.shared.inbox.take(Want::LogEvents, None, &mut self.tables.taken);
             while let Some(event) = self.tables.taken.events.pop_front() {

@@ -78,6 +78,9 @@ pub enum StartError {
         /// Which part was being read.
         what: &'static str,
     },
+    /// Another one has claimed the log since this one did.
+    #[error("{0}")]
+    Fenced(String),
     /// A setting makes no sense.
     #[error("{0}")]
     Config(&'static str),

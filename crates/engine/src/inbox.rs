@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::failure::Failure;
 use crate::locks::lock;
+use crate::log::AppendError;
 
 /// What the holder of a ticket gets.
 pub(crate) type Reply = Result<Answer, Failure>;
@@ -51,6 +52,32 @@ pub(crate) enum Notice {
     CopiesEnd,
 }
 
+/// Why the log takes nothing more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// It failed: what it holds is read again.
+    Failed(String),
+    /// Another one has claimed it: the shard is theirs.
+    Fenced(String),
+}
+
+impl Broken {
+    pub(crate) fn why(&self) -> &str {
+        match self {
+            Self::Failed(why) | Self::Fenced(why) => why,
+        }
+    }
+}
+
+impl From<AppendError> for Broken {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Fenced(why) => Self::Fenced(why),
+            error => Self::Failed(format!("the log failed: {error}")),
+        }
+    }
+}
+
 /// What became of a batch. Only one batch is under way at a time, and it makes at most three of these.
 pub(crate) enum LogEvent {
     /// It is written; if a position is given, everything below it is synced. The buffer comes back for reuse.
@@ -59,8 +86,8 @@ pub(crate) enum LogEvent {
     Stuck { why: String },
     /// There is room again.
     Unstuck,
-    /// The log failed and no longer touches the disk.
-    Failed { why: String },
+    /// The log takes nothing more.
+    Broken(Broken),
 }
 
 /// Who may come in.
@@ -209,6 +236,11 @@ impl Inbox {
         let (mut lanes, _) = waited.unwrap_or_else(PoisonError::into_inner);
         lanes.asleep = None;
         lanes.stop
+    }
+
+    /// Sleeps until a stop is asked for.
+    pub(crate) fn wait_for_stop(&self) {
+        while !self.wait_stop(Duration::MAX) {}
     }
 
     /// Changes who may come in. Requests that are in already stay.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driftq_core::{Malformed, State};
-use driftq_wal::{Disk, KeepError, Keeper, Lsn, OpenError, Prepared, Reader, Room};
 
 use crate::inbox::Notice;
 use crate::keeper_signal::{Attempt, Call, KeeperSignal, RETRY_WAIT};
+use crate::log::{Archive, KeepError, Lsn, Room, Space};
 use crate::log_writer::distance;
 use crate::recover::{FoldError, fold};
 use crate::relocate::{Kept, copy_window};
@@ -35,7 +35,7 @@ enum SnapshotError {
     #[error(transparent)]
     Fold(#[from] FoldError),
     #[error("the snapshot before it cannot be read: {0}")]
-    Previous(#[from] OpenError),
+    Previous(KeepError),
     #[error("the snapshot before it cannot be understood: {0}")]
     Malformed(&'static str),
     #[error(transparent)]
@@ -43,9 +43,8 @@ enum SnapshotError {
 }
 
 /// What the keeper's thread owns.
-pub(crate) struct Housekeeper<'a, D: Disk> {
-    pub(crate) keeper: Keeper<D>,
-    pub(crate) reader: Reader<D>,
+pub(crate) struct Housekeeper<'a, A: Archive> {
+    pub(crate) archive: A,
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) signal: &'a KeeperSignal,
     /// Where a log without a snapshot begins.
@@ -62,18 +61,11 @@ pub(crate) struct Housekeeper<'a, D: Disk> {
     pinned: VecDeque<Kept>,
 }
 
-impl<'a, D: Disk> Housekeeper<'a, D> {
-    pub(crate) fn new(
-        keeper: Keeper<D>,
-        reader: Reader<D>,
-        shared: &'a Arc<Shared>,
-        signal: &'a KeeperSignal,
-        start: Lsn,
-    ) -> Self {
+impl<'a, A: Archive> Housekeeper<'a, A> {
+    pub(crate) fn new(archive: A, shared: &'a Arc<Shared>, signal: &'a KeeperSignal, start: Lsn) -> Self {
         let now = Instant::now();
         Self {
-            keeper,
-            reader,
+            archive,
             shared,
             signal,
             start,
@@ -94,7 +86,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
                 self.fold_and_trim();
                 self.make_room();
             }
-            if !self.keeper.spare_ready() {
+            if !self.archive.can_roll() {
                 if self.fold_is_due() {
                     // A log that is out of room waits for the snapshot that may free a segment.
                     continue;
@@ -109,74 +101,41 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
                     self.fold_not_before = self.fold_not_before.min(Instant::now() + RETRY_WAIT);
                 }
             }
-            let unsettled = self.pressed || !self.keeper.spares_complete();
+            let unsettled = self.pressed || !self.archive.is_stocked();
             if self.signal.wait(unsettled.then_some(RETRY_WAIT)) == Call::Stop {
                 return;
             }
         }
     }
 
-    /// Has the reserve and the spare segments ready and tells the log and the decide thread if they are.
+    /// Has the log's space ready and tells the log and the decide thread if they are.
     pub(crate) fn make_room(&mut self) {
         // Asking a full disk means writing until it refuses: not for every ring.
-        if !self.pressed || self.is_provided() || Instant::now() >= self.ask_not_before {
-            self.pressed = !self.provide();
+        if !self.pressed || self.archive.is_provided() || Instant::now() >= self.ask_not_before {
+            self.pressed = !self.archive.provide();
             self.shared.status_board.set_pressed(self.pressed);
             self.ask_not_before = Instant::now() + RETRY_WAIT;
         }
-        if self.keeper.spare_ready() {
+        if self.archive.can_roll() {
             self.signal.tried(Attempt::Ready);
         }
-        tell_room(self.shared, &self.keeper);
-        self.shared.meters.segments.set(self.keeper.segments().len() as u64);
-    }
-
-    fn is_provided(&self) -> bool {
-        self.keeper.reserve_ready() && self.keeper.spares_complete()
-    }
-
-    /// Makes what is missing; false if the disk refuses.
-    fn provide(&self) -> bool {
-        // A segment first, if the log could not go on without it; then the reserve: without a snapshot nothing that is
-        // acked is given back.
-        let log_goes_on =
-            self.keeper.spare_ready() || self.made(self.keeper.prepare_spare(), "a spare segment");
-        log_goes_on && self.made(self.keeper.restore_reserve(), "the reserve") && self.complete_spares()
-    }
-
-    fn complete_spares(&self) -> bool {
-        while !self.keeper.spares_complete() {
-            if !self.made(self.keeper.prepare_spare(), "a spare segment") {
-                return false;
-            }
-        }
-        true
-    }
-
-    fn made(&self, outcome: Result<Prepared, KeepError>, what: &str) -> bool {
-        match outcome {
-            Ok(Prepared::Enough | Prepared::Made) => true,
-            Ok(Prepared::NoSpace) => false,
-            Err(error) => {
-                tracing::error!(%error, "{what} could not be made");
-                false
-            }
-        }
+        tell_room(self.shared, &self.archive);
+        self.shared.meters.segments.set(self.archive.segments().len() as u64);
     }
 
     fn fold_is_due(&self) -> bool {
         let config = &self.shared.config;
-        let (upto, durable) = (self.keeper.snapshot_upto(), self.keeper.durable());
+        let (upto, durable) = (self.archive.snapshot_upto(), self.archive.durable());
         // Acks on a full disk have filled a segment: it holds nothing else, and is the next but one that they need.
         let rolled = durable.segment() > upto.segment();
-        let acks_need_it = self.pressed && !self.fold_failed && (rolled || !self.keeper.spare_ready());
+        let acks_need_it = self.pressed && !self.fold_failed && (rolled || !self.archive.can_roll());
         if Instant::now() < self.fold_not_before && !acks_need_it {
             return false;
         }
         let unfolded = distance(upto, durable, config.segment_bytes);
         unfolded >= config.snapshot_every_bytes
             // Before the disk is full, so that no producer is refused while it is made.
-            || (unfolded >= u64::from(config.segment_bytes) && self.keeper.is_tight())
+            || (unfolded >= u64::from(config.segment_bytes) && self.archive.is_tight())
             // On a full disk any segment that can be found empty helps.
             || (self.pressed && unfolded > 0)
     }
@@ -192,7 +151,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
                 self.shared.meters.snapshots.one();
                 self.shared.meters.segments_dropped.add(dropped as u64);
                 let duration = begun.elapsed();
-                tracing::info!(?duration, dropped, upto = %self.keeper.snapshot_upto(), "a snapshot was made");
+                tracing::info!(?duration, dropped, upto = %self.archive.snapshot_upto(), "a snapshot was made");
                 self.pace(dropped > 0 || !self.pressed);
             }
             Err(SnapshotError::Fold(FoldError::Interrupted)) => {}
@@ -217,13 +176,13 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
     /// Folds what is durable into a new snapshot, drops the segments that it makes superfluous, and notes those that
     /// nearly are. Returns how many segments went.
     fn fold_once(&mut self) -> Result<usize, SnapshotError> {
-        let upto = self.keeper.durable();
+        let upto = self.archive.durable();
         let mut state = self.previous()?;
-        let range = (self.keeper.snapshot_upto().max(self.start), upto);
-        let reader = self.reader.clone();
-        fold(&reader, range, &mut state, || {
+        let range = (self.archive.snapshot_upto().max(self.start), upto);
+        let archive = self.archive.clone();
+        fold(&archive, range, &mut state, || {
             // The log goes on meanwhile and may need a segment.
-            if !self.keeper.spares_complete() {
+            if !self.archive.is_stocked() {
                 self.make_room();
             }
             !self.signal.stopped()
@@ -232,12 +191,12 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
         // Given back first: two states and a snapshot are enough memory.
         drop(state);
         let (seed, mut read_back) = (self.shared.config.settings.seed, None);
-        self.keeper.put_snapshot_if(upto, &bytes, &mut |bytes| {
+        self.archive.put_snapshot(upto, &bytes, &mut |bytes| {
             read_back = State::decode(bytes, seed).ok();
             read_back.is_some()
         })?;
         let Some(state) = read_back else { return Ok(0) };
-        let dropped = drop_empty(&self.keeper, &state)?;
+        let dropped = drop_empty(&self.archive, &state)?;
         self.pinned = self.pinned(&state, upto);
         Ok(dropped)
     }
@@ -245,7 +204,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
     /// How much may be copied out of sparse segments before the next snapshot.
     fn relocated_bytes_max(&self) -> u64 {
         let config = &self.shared.config;
-        match (self.pressed, self.keeper.acks_provided()) {
+        match (self.pressed, self.archive.acks_provided()) {
             (false, _) => config.snapshot_every_bytes / RELOCATED_SHARE,
             // On a full disk a copy takes room that is kept for acks. It may have what it will give back several times
             // over, as long as none of that is in use.
@@ -256,7 +215,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
 
     fn previous(&self) -> Result<State, SnapshotError> {
         let seed = self.shared.config.settings.seed;
-        match self.keeper.snapshot()? {
+        match self.archive.snapshot().map_err(SnapshotError::Previous)? {
             None => Ok(State::new(seed)),
             Some(snapshot) => {
                 State::decode(&snapshot.bytes, seed).map_err(|Malformed(what)| SnapshotError::Malformed(what))
@@ -268,7 +227,7 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
     fn pinned(&self, state: &State, upto: Lsn) -> VecDeque<Kept> {
         let newest = upto.segment().saturating_sub(NEWEST_SEGMENTS_SPARED);
         let live = state.live_bytes();
-        let mut sparse: Vec<(u64, u32)> = segments_below(&self.keeper, upto)
+        let mut sparse: Vec<(u64, u32)> = segments_below(&self.archive, upto)
             .filter(|(number, _)| *number < newest)
             .filter_map(|(number, bytes)| live.get(&number).map(|live| (*live, number, bytes)))
             .filter(|(live, _, bytes)| live * SPARSE_RATIO < *bytes)
@@ -293,26 +252,26 @@ impl<'a, D: Disk> Housekeeper<'a, D> {
 
 /// Drops the segments below the newest snapshot that hold nothing of `state`, which must be what that snapshot says
 /// or newer. Returns how many.
-pub(crate) fn drop_empty<D: Disk>(keeper: &Keeper<D>, state: &State) -> Result<usize, KeepError> {
-    let empty = segments_below(keeper, keeper.snapshot_upto()).map(|(number, _)| number);
+pub(crate) fn drop_empty<A: Archive>(archive: &A, state: &State) -> Result<usize, KeepError> {
+    let empty = segments_below(archive, archive.snapshot_upto()).map(|(number, _)| number);
     let empty: Vec<u32> = empty.filter(|number| !state.live_bytes().contains_key(number)).collect();
     if !empty.is_empty() {
-        keeper.drop_segments(&empty)?;
+        archive.trim(&empty)?;
     }
     Ok(empty.len())
 }
 
 /// Segments that end below `upto`, with the bytes in use in each.
-fn segments_below<D: Disk>(keeper: &Keeper<D>, upto: Lsn) -> impl Iterator<Item = (u32, u64)> {
-    let segments = keeper.segments().into_iter().filter(move |segment| segment.number < upto.segment());
+fn segments_below<A: Archive>(archive: &A, upto: Lsn) -> impl Iterator<Item = (u32, u64)> + use<A> {
+    let segments = archive.segments().into_iter().filter(move |segment| segment.number < upto.segment());
     segments.map(|segment| (segment.number, u64::from(segment.bytes)))
 }
 
 /// New messages are refused while the disk is full and only what is kept for acks is left. A spare that is only late
 /// does not count: it will be there in a moment. Cheap enough for every batch, and called for every batch, because the
 /// keeper may be busy when that point is reached.
-pub(crate) fn tell_room<D: Disk>(shared: &Shared, keeper: &Keeper<D>) {
-    let scarce = shared.status_board.is_pressed() && keeper.room() != Room::Plenty;
+pub(crate) fn tell_room(shared: &Shared, space: &impl Space) {
+    let scarce = shared.status_board.is_pressed() && space.room() != Room::Plenty;
     if !shared.status_board.set_scarce(scarce) {
         return;
     }

@@ -10,7 +10,8 @@
 //! - Everything that can wait is bounded by a limit with a name, and what cannot be refused is bounded where it is
 //!   made (`inbox::Notice`).
 //! - A payload is checked against its checksum whenever it is read, wherever it was read from.
-//! - After a failure of the log or a broken assertion, the state in memory is thrown away and rebuilt from the disk.
+//! - After a failure of the log or a broken assertion, the state in memory is thrown away and rebuilt from the log;
+//!   after another one has claimed the log, it is thrown away for good.
 //! - Nothing here knows HTTP.
 
 mod audit;
@@ -38,6 +39,7 @@ pub mod key_text;
 mod keys;
 mod leases;
 mod locks;
+pub mod log;
 mod log_writer;
 mod memory;
 mod meter;

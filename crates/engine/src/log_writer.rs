@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use driftq_core::Position;
-use driftq_wal::{Disk, Keeper, Lsn, WriteError, Writer};
 
 use crate::config::WriteMode;
-use crate::inbox::LogEvent;
+use crate::inbox::{Broken, LogEvent};
 use crate::keeper::tell_room;
 use crate::keeper_signal::{Attempt, KeeperSignal, RETRY_WAIT};
 use crate::locks::lock;
+use crate::log::{Append, AppendError, Archive, Log, Lsn, Space};
 use crate::shared::Shared;
 
 /// Batches that may wait for the log thread. The next one is only sealed when this one is done, so one is enough
@@ -21,7 +21,7 @@ pub(crate) const BATCHES_UNDER_WAY_MAX: usize = 1;
 /// A buffer that one large message has made larger than this is not used again.
 const BUFFER_BYTES_KEPT_MAX: usize = 4 << 20;
 
-/// A sealed batch on its way to the disk.
+/// A sealed batch on its way to the log.
 pub(crate) struct Batch {
     pub(crate) body: Body,
     /// An answer or a delivery waits for it to be synced.
@@ -56,22 +56,26 @@ impl Body {
 }
 
 /// The writer of the log. Only one batch is under way at a time, so its lock is never waited for.
-pub(crate) struct LogWriter<D: Disk> {
-    writer: Mutex<Writer<D>>,
-    keeper: Keeper<D>,
+pub(crate) struct LogWriter<L: Log> {
+    writer: Mutex<L::Writer>,
+    archive: L::Archive,
     shared: Arc<Shared>,
 }
 
-impl<D: Disk> LogWriter<D> {
-    pub(crate) const fn new(writer: Writer<D>, keeper: Keeper<D>, shared: Arc<Shared>) -> Self {
-        Self { writer: Mutex::new(writer), keeper, shared }
+impl<L: Log> LogWriter<L> {
+    pub(crate) const fn new(writer: L::Writer, archive: L::Archive, shared: Arc<Shared>) -> Self {
+        Self { writer: Mutex::new(writer), archive, shared }
     }
 
     /// Writes a batch, and syncs it if it is urgent.
-    pub(crate) fn write(&self, batch: &Batch, signal: &KeeperSignal) -> Result<Option<Position>, WriteError> {
+    pub(crate) fn write(
+        &self,
+        batch: &Batch,
+        signal: &KeeperSignal,
+    ) -> Result<Option<Position>, AppendError> {
         let mut writer = lock(&self.writer);
         if writer.cursor().rolls() && self.is_early() {
-            return Err(WriteError::NoSpace);
+            return Err(AppendError::NoSpace);
         }
         let bytes = batch.body.bytes();
         let end = writer.append(bytes)?;
@@ -80,10 +84,10 @@ impl<D: Disk> LogWriter<D> {
         meters.written_bytes.add(bytes.len() as u64);
         self.shared.payload_store.written(Position(end.0));
         let synced = if batch.urgent { Some(self.sync_with(&mut writer)?) } else { None };
-        let unfolded = distance(self.keeper.snapshot_upto(), end, config.segment_bytes);
+        let unfolded = distance(self.archive.snapshot_upto(), end, config.segment_bytes);
         meters.replay_bytes.set(unfolded);
-        tell_room(&self.shared, &self.keeper);
-        if !self.keeper.spares_complete() || unfolded >= config.snapshot_every_bytes {
+        tell_room(&self.shared, &self.archive);
+        if !self.archive.is_stocked() || unfolded >= config.snapshot_every_bytes {
             signal.ring();
         }
         Ok(synced)
@@ -92,15 +96,15 @@ impl<D: Disk> LogWriter<D> {
     /// The next segment is one of those kept for acks, and the keeper has not said yet that the disk is full: it is
     /// only behind, and producers must not use them up meanwhile.
     fn is_early(&self) -> bool {
-        self.keeper.only_for_acks() && self.keeper.spare_ready() && !self.shared.status_board.is_pressed()
+        self.archive.next_is_for_acks() && !self.shared.status_board.is_pressed()
     }
 
     /// Syncs whatever was written without one.
-    pub(crate) fn sync(&self) -> Result<Position, WriteError> {
+    pub(crate) fn sync(&self) -> Result<Position, AppendError> {
         self.sync_with(&mut lock(&self.writer))
     }
 
-    fn sync_with(&self, writer: &mut Writer<D>) -> Result<Position, WriteError> {
+    fn sync_with(&self, writer: &mut L::Writer) -> Result<Position, AppendError> {
         let end = writer.sync()?;
         self.shared.meters.syncs.one();
         Ok(Position(end.0))
@@ -115,15 +119,15 @@ pub(crate) fn distance(from: Lsn, to: Lsn, segment_bytes: u32) -> u64 {
 }
 
 /// The decide thread's side: hands batches out and knows whether one is under way.
-pub(crate) struct WriteQueue<'a, D: Disk> {
-    pub(crate) log_writer: &'a LogWriter<D>,
+pub(crate) struct WriteQueue<'a, L: Log> {
+    pub(crate) log_writer: &'a LogWriter<L>,
     pub(crate) signal: &'a KeeperSignal,
     pub(crate) jobs: SyncSender<Batch>,
     pub(crate) mode: WriteMode,
     pub(crate) under_way: bool,
 }
 
-impl<D: Disk> WriteQueue<'_, D> {
+impl<L: Log> WriteQueue<'_, L> {
     /// Starts a batch. If it is done on the spot, what became of it comes back at once.
     pub(crate) fn start(&mut self, batch: Batch, shared: &Shared) -> Option<LogEvent> {
         let inline = match self.mode {
@@ -134,28 +138,28 @@ impl<D: Disk> WriteQueue<'_, D> {
         if inline {
             match self.log_writer.write(&batch, self.signal) {
                 // Waiting for room is the log thread's business.
-                Err(WriteError::NoSpace) => {}
+                Err(AppendError::NoSpace) => {}
                 done => return Some(event(done, batch)),
             }
         }
         self.under_way = true;
         match self.jobs.try_send(batch) {
             Ok(()) => None,
-            Err(_) => Some(LogEvent::Failed { why: "the log thread is gone".into() }),
+            Err(_) => Some(LogEvent::Broken(Broken::Failed("the log thread is gone".into()))),
         }
     }
 }
 
 /// The log thread: writes what it is given until the decide thread is gone.
-pub(crate) fn write_batches<D: Disk>(
-    log_writer: &LogWriter<D>,
+pub(crate) fn write_batches<L: Log>(
+    log_writer: &LogWriter<L>,
     signal: &KeeperSignal,
     shared: &Shared,
     jobs: &Receiver<Batch>,
 ) {
     while let Ok(batch) = jobs.recv() {
         let done = match log_writer.write(&batch, signal) {
-            Err(WriteError::NoSpace) => write_when_there_is_room(log_writer, signal, shared, &batch),
+            Err(AppendError::NoSpace) => write_when_there_is_room(log_writer, signal, shared, &batch),
             done => done,
         };
         shared.inbox.report(event(done, batch));
@@ -163,17 +167,17 @@ pub(crate) fn write_batches<D: Disk>(
 }
 
 /// Keeps a batch that found no room until it can be written.
-fn write_when_there_is_room<D: Disk>(
-    log_writer: &LogWriter<D>,
+fn write_when_there_is_room<L: Log>(
+    log_writer: &LogWriter<L>,
     signal: &KeeperSignal,
     shared: &Shared,
     batch: &Batch,
-) -> Result<Option<Position>, WriteError> {
+) -> Result<Option<Position>, AppendError> {
     // Usually the keeper is only a moment behind; only its failure means that the disk is full.
     while signal.ask_for_room() == Some(Attempt::Ready) {
         match log_writer.write(batch, signal) {
-            Err(WriteError::NoSpace) if log_writer.is_early() => {}
-            Err(WriteError::NoSpace) => break,
+            Err(AppendError::NoSpace) if log_writer.is_early() => {}
+            Err(AppendError::NoSpace) => break,
             done => return done,
         }
     }
@@ -181,19 +185,19 @@ fn write_when_there_is_room<D: Disk>(
     shared.inbox.report(LogEvent::Stuck { why });
     while signal.wait_for_room(RETRY_WAIT) {
         match log_writer.write(batch, signal) {
-            Err(WriteError::NoSpace) => {}
+            Err(AppendError::NoSpace) => {}
             done => {
                 shared.inbox.report(LogEvent::Unstuck);
                 return done;
             }
         }
     }
-    Err(WriteError::NoSpace)
+    Err(AppendError::NoSpace)
 }
 
-fn event(done: Result<Option<Position>, WriteError>, batch: Batch) -> LogEvent {
+fn event(done: Result<Option<Position>, AppendError>, batch: Batch) -> LogEvent {
     match done {
         Ok(upto) => LogEvent::Written { upto, buffer: batch.body.into_buffer() },
-        Err(error) => LogEvent::Failed { why: format!("the log failed: {error}") },
+        Err(error) => LogEvent::Broken(error.into()),
     }
 }

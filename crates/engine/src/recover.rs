@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use driftq_core::{Malformed, Position, State};
-use driftq_wal::{Disk, Lsn, OpenError, Opened, Reader, ReplayError, Truncated, segment_file};
+use driftq_wal::Truncated;
 
 use crate::failure::StartError;
+use crate::log::{Archive, Log, Lsn, Opened, ReplayError};
 use crate::request::Recovery;
 
 /// Why a log could not be folded.
@@ -29,8 +30,8 @@ pub(crate) enum FoldError {
 }
 
 /// Folds the batches in `[from, to)` into `state`; gives up when `go_on` says so. Returns their number.
-pub(crate) fn fold<D: Disk>(
-    reader: &Reader<D>,
+pub(crate) fn fold(
+    archive: &impl Archive,
     (from, to): (Lsn, Lsn),
     state: &mut State,
     mut go_on: impl FnMut() -> bool,
@@ -48,13 +49,13 @@ pub(crate) fn fold<D: Disk>(
         }
         ControlFlow::Break(())
     };
-    reader.replay(from, Some(to), &mut each)?;
+    archive.replay(from, to, &mut each)?;
     fault.map_or(Ok(batches), Err)
 }
 
 /// The state that a freshly opened log holds, and what there is to tell about it.
-pub(crate) fn recover<D: Disk>(
-    opened: &mut Opened<D>,
+pub(crate) fn recover<L: Log>(
+    opened: &mut Opened<L>,
     seed: u64,
     begun: Instant,
 ) -> Result<(State, Recovery), StartError> {
@@ -68,24 +69,24 @@ pub(crate) fn recover<D: Disk>(
         })?,
     };
     let range = (opened.start, opened.end);
-    let replayed_batches = fold(&opened.reader, range, &mut state, || true).map_err(|error| match error {
-        FoldError::Malformed { at, what } => StartError::Facts { position: at.to_string(), what },
-        FoldError::Replay(ReplayError::Damaged(damage)) => StartError::Damaged(damage.to_string()),
-        FoldError::Replay(_) | FoldError::Interrupted => StartError::Log(error.to_string()),
-    })?;
-    if let Some(lost) = LostPayloads::find(&state, |number| opened.reader.segment_end(number)) {
+    let replayed_batches =
+        fold(&opened.archive, range, &mut state, || true).map_err(|error| match error {
+            FoldError::Malformed { at, what } => StartError::Facts { position: at.to_string(), what },
+            FoldError::Replay(ReplayError::Damaged(damage)) => StartError::Damaged(damage),
+            FoldError::Replay(_) | FoldError::Interrupted => StartError::Log(error.to_string()),
+        })?;
+    let (archive, named) = (&opened.archive, |number| opened.archive.segment_name(number));
+    if let Some(lost) = LostPayloads::find(&state, |number| archive.segment_end(number), named) {
         return Err(StartError::Damaged(lost.to_string()));
     }
-    let report = &opened.recovery;
-    let truncated = report.truncated.as_ref().map(torn_tail);
     let recovery = Recovery {
         messages: state.messages(),
         topics: state.topics().count() as u64,
         groups: state.groups() as u64,
-        replayed_bytes: report.bytes,
+        replayed_bytes: opened.replay_bytes,
         replayed_batches,
         duration: begun.elapsed(),
-        truncated,
+        truncated: opened.torn.clone(),
         epoch: state.epoch() + 1,
         snapshot_at,
     };
@@ -106,15 +107,19 @@ pub(crate) struct LostPayloads {
 }
 
 impl LostPayloads {
-    /// The first such file; `segment_end` says how long each segment is, if it is there.
-    pub(crate) fn find(state: &State, segment_end: impl Fn(u32) -> Option<u64>) -> Option<Self> {
+    /// The first such file; `segment_end` says how long each segment is, if it is there, and `named` what it is called.
+    pub(crate) fn find(
+        state: &State,
+        segment_end: impl Fn(u32) -> Option<u64>,
+        named: impl Fn(u32) -> String,
+    ) -> Option<Self> {
         state.payload_ends().into_iter().find_map(|(number, needed)| {
             let how = match segment_end(number) {
                 Some(end) if end >= u64::from(needed) => return None,
                 Some(end) => format!("ends at byte {end}"),
                 None => "is missing".to_owned(),
             };
-            Some(Self { file: segment_file(number), how, needed })
+            Some(Self { file: named(number), how, needed })
         })
     }
 }
@@ -123,15 +128,4 @@ impl LostPayloads {
 pub(crate) fn torn_tail(torn: &Truncated) -> String {
     let (file, byte, bytes) = (&torn.file, torn.at_byte, torn.bytes);
     format!("{file}: {bytes} bytes from byte {byte} on belong to a batch that never became durable")
-}
-
-impl From<OpenError> for StartError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Locked { dir } => Self::Locked { path: dir },
-            OpenError::Damaged(damage) => Self::Damaged(damage.to_string()),
-            OpenError::NewerVersion { .. } | OpenError::Io(_) => Self::Log(error.to_string()),
-            OpenError::Options(what) => Self::Config(what),
-        }
-    }
 }

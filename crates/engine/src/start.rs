@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::config::{Config, Storage};
 use crate::decide::BATCH_BYTES_SOFT_MAX;
 use crate::failure::StartError;
-use crate::memory::MemoryDisk;
+use crate::log::{self, FileLog, Log};
 use crate::request::Recovery;
 use crate::shared::Shared;
 use crate::supervise;
@@ -33,18 +33,10 @@ pub struct Started {
 impl Broker {
     /// Starts a broker: opens the log, recovers, and answers when requests are served. Blocks; not for a task.
     pub fn start(config: Config) -> Result<Started, StartError> {
-        let options = Options { segment_bytes: config.segment_bytes, ..Options::default() };
         match config.storage.clone() {
             Storage::Ephemeral => {
-                // Nothing to recycle and nothing to reserve: memory is given back and asked for again.
-                let options = Options {
-                    spares_max: 0,
-                    spares_ahead: 1,
-                    spares_for_acks: 0,
-                    reserve_bytes: 0,
-                    ..options
-                };
-                launch(config, MemoryDisk::default(), options)
+                let log = log::in_memory(config.segment_bytes);
+                launch(config, log)
             }
             Storage::Directory(path) => {
                 let disk = RealDisk::create(&path)
@@ -58,11 +50,11 @@ impl Broker {
     pub fn start_on<D: Disk>(config: Config, disk: D) -> Result<Started, StartError> {
         let reserve_bytes = u64::from(config.segment_bytes / 2);
         let options = Options { segment_bytes: config.segment_bytes, reserve_bytes, ..Options::default() };
-        launch(config, disk, options)
+        launch(config, FileLog::new(disk, options))
     }
 }
 
-fn launch<D: Disk>(mut config: Config, disk: D, options: Options) -> Result<Started, StartError> {
+fn launch<L: Log>(mut config: Config, log: L) -> Result<Started, StartError> {
     if config.message_bytes_max > MESSAGE_BYTES_MAX {
         return Err(StartError::Config("message_bytes_max must be at most 40 MiB"));
     }
@@ -71,13 +63,13 @@ fn launch<D: Disk>(mut config: Config, disk: D, options: Options) -> Result<Star
     }
     if config.settings.seed == 0 {
         // Secret by default: no producer can then choose keys that collide or guess the jitter.
-        config.settings.seed = options.salt.rotate_left(17) | 1;
+        config.settings.seed = Options::default().salt.rotate_left(17) | 1;
     }
     let data = match &config.storage {
         Storage::Ephemeral => None,
         Storage::Directory(path) => Some(path.clone()),
     };
     let shared = Arc::new(Shared::new(config, data));
-    let (broker, recovery) = supervise::start(shared, disk, options)?;
+    let (broker, recovery) = supervise::start(shared, log)?;
     Ok(Started { broker, recovery })
 }

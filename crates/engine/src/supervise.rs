@@ -7,16 +7,16 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use driftq_core::{Catalog, Input, Output, Position, Shard, State};
-use driftq_wal::{Disk, Keeper, Lsn, Opened, Options, ReadError, Reader, Room, Writer};
 
 use crate::broker::{Broker, STOPPING};
 use crate::dead_letter_writer::{BURIALS_MAX, bury_all};
 use crate::decide::{Decide, Ended, Tables};
 use crate::failure::StartError;
-use crate::inbox::{Admission, LogEvent};
+use crate::inbox::{Admission, Broken, LogEvent};
 use crate::keeper::{Housekeeper, drop_empty};
 use crate::keeper_signal::{KeeperSignal, StopOnDrop};
 use crate::locks::write;
+use crate::log::{Append, AppendError, Archive, Log, Lsn, Opened, ReadError, Room, Space};
 use crate::log_writer::{BATCHES_UNDER_WAY_MAX, Batch, Body, LogWriter, WriteQueue, write_batches};
 use crate::payload_store::{Lost, ReadLog};
 use crate::recover::recover;
@@ -36,15 +36,11 @@ const BROKEN: &str = "an internal assertion failed";
 type Ready = SyncSender<Result<Recovery, StartError>>;
 
 /// Starts the threads and waits until the shard serves, or cannot.
-pub(crate) fn start<D: Disk>(
-    shared: Arc<Shared>,
-    disk: D,
-    options: Options,
-) -> Result<(Broker, Recovery), StartError> {
+pub(crate) fn start<L: Log>(shared: Arc<Shared>, log: L) -> Result<(Broker, Recovery), StartError> {
     let (ready, outcome) = sync_channel(1);
     let own = Arc::clone(&shared);
     let decide = thread::Builder::new().name("driftq-decide".into());
-    let decide = decide.spawn(move || supervise(&own, &disk, &options, ready))?;
+    let decide = decide.spawn(move || supervise(&own, &log, ready))?;
     match outcome.recv() {
         Ok(Ok(recovery)) => Ok((Broker::new(shared, decide), recovery)),
         Ok(Err(error)) => Err(error),
@@ -53,23 +49,26 @@ pub(crate) fn start<D: Disk>(
 }
 
 /// The decide thread: one epoch of the shard after the other.
-fn supervise<D: Disk>(shared: &Arc<Shared>, disk: &D, options: &Options, ready: Ready) {
+fn supervise<L: Log>(shared: &Arc<Shared>, log: &L, ready: Ready) {
     let mut ready = Some(ready);
     let mut wait = REBUILD_WAIT_MIN;
     loop {
         let begun = Instant::now();
         // A panic is a broken assertion: the state in memory is not to be trusted, the one on disk is.
-        let ended = catch_unwind(AssertUnwindSafe(|| serve_epoch(shared, disk, options, &mut ready)));
-        let why = match ended {
+        let ended = catch_unwind(AssertUnwindSafe(|| serve_epoch(shared, log, &mut ready)));
+        let broken = match ended {
             Ok(Ok(Ended::Stopped)) => break,
-            Ok(Ok(Ended::Failed(why))) => why,
+            Ok(Ok(Ended::Broken(broken))) => broken,
             Ok(Err(error)) => {
                 if let Some(ready) = ready.take() {
                     // The caller is waiting for exactly this.
                     let _ = ready.send(Err(error));
                     break;
                 }
-                error.to_string()
+                match error {
+                    StartError::Fenced(why) => Broken::Fenced(why),
+                    error => Broken::Failed(error.to_string()),
+                }
             }
             Err(_) => {
                 if let Some(ready) = ready.take() {
@@ -77,14 +76,19 @@ fn supervise<D: Disk>(shared: &Arc<Shared>, disk: &D, options: &Options, ready: 
                     let _ = ready.send(Err(StartError::Log(BROKEN.into())));
                     break;
                 }
-                BROKEN.into()
+                Broken::Failed(BROKEN.into())
             }
         };
         shared.end_epoch();
-        shared.inbox.turn_away(&why);
-        shared.inbox.close_housekeeping();
-        shared.status_board.down(&why);
-        shared.payload_store.detach();
+        go_down(shared, broken.why());
+        let why = match broken {
+            Broken::Fenced(why) => {
+                tracing::error!(%why, "this server steps down for good; nothing is lost that was acknowledged");
+                shared.inbox.wait_for_stop();
+                break;
+            }
+            Broken::Failed(why) => why,
+        };
         shared.meters.rebuilds.one();
         if begun.elapsed() >= SERVED_WELL {
             wait = REBUILD_WAIT_MIN;
@@ -95,28 +99,32 @@ fn supervise<D: Disk>(shared: &Arc<Shared>, disk: &D, options: &Options, ready: 
         }
         wait = (wait * 2).min(REBUILD_WAIT_MAX);
     }
-    shared.inbox.turn_away(STOPPING);
-    shared.inbox.close_housekeeping();
-    shared.status_board.down(STOPPING);
-    shared.payload_store.detach();
+    go_down(shared, STOPPING);
     shared.ended.send_replace(true);
 }
 
+/// Nothing is served from now on, and what belonged to the shard is let go.
+fn go_down(shared: &Shared, why: &str) {
+    shared.inbox.turn_away(why);
+    shared.inbox.close_housekeeping();
+    shared.status_board.down(why);
+    shared.payload_store.detach();
+}
+
 /// One epoch: from opening the log to the end of the shard.
-fn serve_epoch<D: Disk>(
+fn serve_epoch<L: Log>(
     shared: &Arc<Shared>,
-    disk: &D,
-    options: &Options,
+    log: &L,
     ready: &mut Option<Ready>,
 ) -> Result<Ended, StartError> {
     let begun = Instant::now();
-    let mut opened = driftq_wal::open(disk.clone(), options.clone())?;
+    let mut opened = log.open()?;
     let (state, recovery) = recover(&mut opened, shared.config.settings.seed, begun)?;
     tell(&recovery);
     shared.meters.recovery_ms.set(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
-    let Opened { writer, reader, keeper, start, end, .. } = opened;
+    let Opened { writer, archive, start, end, .. } = opened;
     let epoch = Epoch { shared, signal: KeeperSignal::default(), start, end };
-    epoch.serve(writer, reader, &keeper, state, || {
+    epoch.serve::<L>(writer, &archive, state, || {
         if let Some(ready) = ready.take() {
             // If the starter no longer waits, there is no handle either and the shard will stop.
             let _ = ready.send(Ok(recovery));
@@ -142,22 +150,21 @@ struct Epoch<'a> {
 }
 
 impl Epoch<'_> {
-    fn serve<D: Disk>(
+    fn serve<L: Log>(
         &self,
-        writer: Writer<D>,
-        reader: Reader<D>,
-        keeper: &Keeper<D>,
+        writer: L::Writer,
+        archive: &L::Archive,
         state: State,
         serving: impl FnOnce(),
     ) -> Result<Ended, StartError> {
         let shared = self.shared;
-        shared.payload_store.attach(Arc::new(LogReader(reader.clone())), Position(self.end.0));
+        shared.payload_store.attach(Arc::new(LogReader(archive.clone())), Position(self.end.0));
         shared.inbox.open_housekeeping();
         let mut catalog = Catalog::default();
         state.topics().for_each(|topic| catalog.insert(topic));
         *write(&shared.catalog) = catalog;
         let cursor = writer.cursor();
-        let log_writer = LogWriter::new(writer, keeper.clone(), Arc::clone(shared));
+        let log_writer = LogWriter::<L>::new(writer, archive.clone(), Arc::clone(shared));
         let (jobs, batches) = sync_channel(BATCHES_UNDER_WAY_MAX);
         let (dead_letter_writer, burials) = sync_channel(BURIALS_MAX);
         let log_writer = &log_writer;
@@ -175,14 +182,14 @@ impl Epoch<'_> {
             let now = shared.clock.now();
             let (out, tables) = (Output::default(), Tables::default());
             let mut decide = Decide { shared, shard, out, cursor, writes, dead_letter_writer, tables, now };
-            let mut housekeeper = Housekeeper::new(keeper.clone(), reader, shared, &self.signal, self.start);
+            let mut housekeeper = Housekeeper::new(archive.clone(), shared, &self.signal, self.start);
             // A new log does not wait for its spares.
-            if decide.shard.state().epoch() > 0 && keeper.room() != Room::Plenty {
+            if decide.shard.state().epoch() > 0 && archive.room() != Room::Plenty {
                 // The disk may be full, and what is left then is for acks: known before any producer may produce.
                 housekeeper.make_room();
-                if decide.cursor.rolls() && !keeper.spare_ready() {
+                if decide.cursor.rolls() && !archive.can_roll() {
                     // Acks had filled the last segment, and a crash came before the snapshot that frees another.
-                    write_snapshot(shared, keeper, decide.shard.state());
+                    write_snapshot(shared, archive, decide.shard.state());
                 }
             }
             open_epoch(&mut decide)?;
@@ -206,7 +213,7 @@ impl Epoch<'_> {
                 let _ = thread.join();
             }
             if matches!(ended, Ended::Stopped) {
-                write_snapshot(shared, keeper, shard.state());
+                write_snapshot(shared, archive, shard.state());
             }
             Ok(ended)
         })
@@ -233,13 +240,13 @@ impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             let why = format!("the thread {} broke an internal assertion", self.1);
-            self.0.inbox.report(LogEvent::Failed { why });
+            self.0.inbox.report(LogEvent::Broken(Broken::Failed(why)));
         }
     }
 }
 
 /// Makes the new epoch durable. Nothing is served before: a crash would hand its tokens out twice.
-fn open_epoch<D: Disk>(decide: &mut Decide<'_, D>) -> Result<(), StartError> {
+fn open_epoch<L: Log>(decide: &mut Decide<'_, L>) -> Result<(), StartError> {
     let base = Position(decide.cursor.next_body().0);
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| StartError::Log(format!("no randomness: {error}")))?;
@@ -254,7 +261,10 @@ fn open_epoch<D: Disk>(decide: &mut Decide<'_, D>) -> Result<(), StartError> {
     decide.shard.begin_batch(Position(decide.cursor.next_body().0));
     let batch = Batch { body: Body::Lent(facts), urgent: true };
     let (log_writer, signal) = (decide.writes.log_writer, decide.writes.signal);
-    let synced = log_writer.write(&batch, signal).map_err(|error| StartError::Log(error.to_string()))?;
+    let synced = log_writer.write(&batch, signal).map_err(|error| match error {
+        AppendError::Fenced(why) => StartError::Fenced(why),
+        error => StartError::Log(error.to_string()),
+    })?;
     // Also does what opening asked for: dead letters that a crash interrupted are fetched again.
     decide.handle(Input::Durable { upto: synced.unwrap_or_default() });
     Ok(())
@@ -262,14 +272,14 @@ fn open_epoch<D: Disk>(decide: &mut Decide<'_, D>) -> Result<(), StartError> {
 
 /// The last thing that an epoch does: the next start then has nothing to replay, and segments that became empty do not
 /// pile up over many short runs. Also the first, if that is the only way to make room for the log.
-fn write_snapshot<D: Disk>(shared: &Shared, keeper: &Keeper<D>, state: &State) {
-    let upto = keeper.durable();
-    if upto == keeper.snapshot_upto() {
+fn write_snapshot(shared: &Shared, archive: &impl Archive, state: &State) {
+    let upto = archive.durable();
+    if upto == archive.snapshot_upto() {
         return;
     }
     let readable = &mut |bytes: &[u8]| State::decode(bytes, shared.config.settings.seed).is_ok();
-    let written = keeper.put_snapshot_if(upto, &state.encode(), readable);
-    let written = written.and_then(|()| drop_empty(keeper, state));
+    let written = archive.put_snapshot(upto, &state.encode(), readable);
+    let written = written.and_then(|()| drop_empty(archive, state));
     match written {
         Ok(dropped) => {
             shared.meters.snapshots.one();
@@ -285,15 +295,15 @@ fn write_snapshot<D: Disk>(shared: &Shared, keeper: &Keeper<D>, state: &State) {
 }
 
 /// The log as the payload store sees it.
-struct LogReader<D: Disk>(Reader<D>);
+struct LogReader<A: Archive>(A);
 
-impl<D: Disk> ReadLog for LogReader<D> {
+impl<A: Archive> ReadLog for LogReader<A> {
     fn read_at(&self, position: Position, length: usize) -> Result<Vec<u8>, Lost> {
         let length = u32::try_from(length).map_err(|_| Lost::Unreadable)?;
         self.0.read_at(Lsn(position.0), length).map_err(|error| match error {
             ReadError::Gone => Lost::Gone,
             ReadError::OutOfRange => Lost::Unreadable,
-            ReadError::Io(error) => {
+            ReadError::Failed(error) => {
                 tracing::error!(%error, "a payload could not be read");
                 Lost::Unreadable
             }

@@ -196,7 +196,7 @@ impl Contents {
             let body = read_body(&segment, base.offset().into(), length as usize)?;
             state.apply_batch(Position(base.0), &body).ok()?;
         }
-        LostPayloads::find(&state, |number| self.segments.get(&number).copied())
+        LostPayloads::find(&state, |number| self.segments.get(&number).copied(), segment_file)
     }
 }
 

@@ -20,7 +20,9 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn new(end: Lsn, roll_at: u32, roll_at_next: u32) -> Self {
+    /// A log that ends at `end`. A batch that reaches `roll_at` is the last of its segment; later segments have
+    /// `roll_at_next`.
+    pub fn new(end: Lsn, roll_at: u32, roll_at_next: u32) -> Self {
         Self { end, roll_at, roll_at_next }
     }
 

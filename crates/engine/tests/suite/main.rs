@@ -8,6 +8,7 @@ mod damaged;
 mod effects;
 mod faults;
 mod flips;
+mod log;
 mod router_batch;
 mod router_brain;
 mod router_hook;
