@@ -10,6 +10,7 @@ mod crew;
 mod plan;
 mod provider;
 mod report;
+mod screen;
 mod server;
 mod show;
 #[cfg(feature = "connect")]

@@ -286,3 +286,30 @@ fn cut(reason: &str) -> &str {
     let end = (0..=REASON_BYTES_MAX.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end));
     &reason[..end.unwrap_or(0)]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::Place;
+    use super::*;
+
+    fn lot(offsets: std::ops::Range<i64>) -> Lot {
+        let place = Arc::new(Place { topic: "t".to_owned(), incarnation: 1 });
+        let message = |offset: i64| Message {
+            place: Arc::clone(&place),
+            offset,
+            token: offset.to_string().into(),
+            lot: 1,
+            is_first_delivery: true,
+            is_held: true,
+        };
+        let batch = Batch { messages: offsets.map(message).collect(), ..Batch::default() };
+        Lot { batch, bytes: 0, is_last: false }
+    }
+
+    #[test]
+    fn answers_that_overtook_each_other_are_put_in_the_order_of_their_messages() {
+        let batch = joined(vec![lot(4..6), lot(7..7), lot(6..7), lot(0..4)]);
+        let offsets: Vec<i64> = batch.messages.iter().map(|message| message.offset).collect();
+        assert_eq!(offsets, [0, 1, 2, 3, 4, 5, 6]);
+    }
+}
