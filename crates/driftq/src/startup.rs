@@ -17,8 +17,7 @@ use driftq_server::config::{Config, Exposure};
 pub(super) fn announce(config: &Config, recovery: &Recovery, address: SocketAddr) -> Result<()> {
     let mut text = format!("driftq {}\n", driftq_server::http::VERSION);
     let mut line = |name: &str, value: &str| text.push_str(&format!("  {name:<11}{value}\n"));
-    let data = if config.ephemeral { "in memory".to_owned() } else { config.data.display().to_string() };
-    line("data", &data);
+    line("data", &place(config));
     line("durability", durability(config));
     line("recovered", &recovered(recovery));
     if let Exposure::Open(why) = config.exposure() {
@@ -36,10 +35,23 @@ pub(super) const fn scheme(config: &Config) -> &'static str {
     if config.speaks_tls() { "https" } else { "http" }
 }
 
+/// Where everything is kept.
+fn place(config: &Config) -> String {
+    if config.ephemeral {
+        "in memory".to_owned()
+    } else if config.is_in_database() {
+        format!("PostgreSQL, schema {} (cluster {})", config.log.schema, config.log.cluster)
+    } else {
+        config.data.display().to_string()
+    }
+}
+
 /// What is promised about what is stored.
 pub(super) const fn durability(config: &Config) -> &'static str {
     if config.ephemeral {
         "none: everything is gone when this process ends"
+    } else if config.is_in_database() {
+        "every answer waits until what it says is committed in the database"
     } else {
         "every answer waits until what it says is synced to disk"
     }
@@ -65,6 +77,9 @@ pub(super) fn explain(error: &StartError, config: &Config) -> Fault {
     match error {
         StartError::Locked { .. } => Fault::new(Exit::Locked, message)
             .help(format!("stop the other server, or start this one with --data on another directory than {data}")),
+        StartError::Damaged(_) | StartError::Facts { .. } if config.is_in_database() => {
+            Fault::new(Exit::Damaged, message).help("restore the schema of the log from a backup of the database")
+        }
         StartError::Damaged(_) | StartError::Facts { .. } => Fault::new(Exit::Damaged, message).help(format!(
             "look with `driftq wal inspect --data {data}`, then see what a repair would cut with `driftq wal repair \
              --data {data} --dry-run`"
@@ -74,8 +89,9 @@ pub(super) fn explain(error: &StartError, config: &Config) -> Fault {
         }
         StartError::Directory { .. } => Fault::new(Exit::Failure, message)
             .help("name a directory that this user may write with --data, or use --ephemeral"),
+        StartError::Database { help, .. } => Fault::new(Exit::Failure, message).help(help.clone()),
         StartError::Fenced(_) => Fault::new(Exit::Locked, message),
-        StartError::Log(_) if config.ephemeral => Fault::new(Exit::Failure, message),
+        StartError::Log(_) if config.ephemeral || config.is_in_database() => Fault::new(Exit::Failure, message),
         StartError::Log(_) => Fault::new(Exit::Failure, format!("{data}: {message}"))
             .help(format!(
                 "if the disk is at fault, see that this user may write in {data} and that there is space, or name \

@@ -1,8 +1,9 @@
-//! Durable produces through the broker's handle, without HTTP: `produce [tasks] [seconds] [thread|inline|adaptive] [dir|memory]`.
+//! Durable produces through the broker's handle, without HTTP: `produce [tasks] [seconds] [thread|inline|adaptive] [dir|memory|postgres://…]`.
 
 use std::time::{Duration, Instant};
 
 use driftq_core::Message;
+use driftq_engine::log::PostgresPlace;
 use driftq_engine::{Broker, Config, Started, Storage, WriteMode};
 
 fn main() {
@@ -17,6 +18,10 @@ fn main() {
     };
     let storage = match &*text(3, "memory") {
         "memory" => Storage::Ephemeral,
+        url if url.starts_with("postgres") => {
+            let (schema, cluster) = ("driftq_produce".into(), "produce".into());
+            Storage::Postgres(PostgresPlace { url: url.into(), schema, cluster })
+        }
         dir => Storage::Directory(dir.into()),
     };
     let mut config = Config { storage, commit, ..Config::default() };

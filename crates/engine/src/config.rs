@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use driftq_core::Settings;
 
+use crate::log::PostgresPlace;
 use crate::router::RouterHook;
 
 /// Where the log lives.
@@ -15,6 +16,8 @@ pub enum Storage {
     Ephemeral,
     /// In a directory that belongs to this broker alone.
     Directory(PathBuf),
+    /// In a PostgreSQL database, where another server can take it over.
+    Postgres(PostgresPlace),
 }
 
 /// Who writes a sealed batch.

@@ -78,6 +78,14 @@ pub enum StartError {
         /// Which part was being read.
         what: &'static str,
     },
+    /// The database that holds the log cannot be used.
+    #[error("{what}")]
+    Database {
+        /// What is wrong.
+        what: String,
+        /// What to do about it.
+        help: String,
+    },
     /// Another one has claimed the log since this one did.
     #[error("{0}")]
     Fenced(String),

@@ -54,7 +54,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, data: Option<std::path::PathBuf>) -> Self {
+    pub(crate) fn new(config: Config, data: Option<std::path::PathBuf>, is_durable: bool) -> Self {
         let meters = Arc::new(Meters::default());
         Self {
             clock: Clock::start(),
@@ -64,7 +64,7 @@ impl Shared {
             }),
             payload_store: Arc::new(PayloadStore::new(config.payload_cache_bytes, Arc::clone(&meters))),
             meters,
-            status_board: StatusBoard::new(data),
+            status_board: StatusBoard::new(data, is_durable),
             catalog: RwLock::new(Catalog::default()),
             seal: Seal::default(),
             jobs: Jobs::default(),

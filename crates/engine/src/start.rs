@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::config::{Config, Storage};
 use crate::decide::BATCH_BYTES_SOFT_MAX;
 use crate::failure::StartError;
-use crate::log::{self, FileLog, Log};
+use crate::log::{self, FileLog, Log, PostgresLog};
 use crate::request::Recovery;
 use crate::shared::Shared;
 use crate::supervise;
@@ -43,6 +43,10 @@ impl Broker {
                     .map_err(|source| StartError::Directory { path: path.display().to_string(), source })?;
                 Self::start_on(config, disk)
             }
+            Storage::Postgres(place) => {
+                let log = PostgresLog::new(place, config.segment_bytes)?;
+                launch(config, log)
+            }
         }
     }
 
@@ -66,10 +70,11 @@ fn launch<L: Log>(mut config: Config, log: L) -> Result<Started, StartError> {
         config.settings.seed = Options::default().salt.rotate_left(17) | 1;
     }
     let data = match &config.storage {
-        Storage::Ephemeral => None,
+        Storage::Ephemeral | Storage::Postgres(_) => None,
         Storage::Directory(path) => Some(path.clone()),
     };
-    let shared = Arc::new(Shared::new(config, data));
+    let is_durable = config.storage != Storage::Ephemeral;
+    let shared = Arc::new(Shared::new(config, data, is_durable));
     let (broker, recovery) = supervise::start(shared, log)?;
     Ok(Started { broker, recovery })
 }

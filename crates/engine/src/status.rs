@@ -21,7 +21,7 @@ pub struct Status {
     pub settles: bool,
     /// Why it is not ready or not writable.
     pub why: Option<String>,
-    /// The data directory.
+    /// The data directory, if the log is in one.
     pub data: Option<PathBuf>,
 }
 
@@ -38,12 +38,12 @@ pub(crate) struct StatusBoard {
 pub(crate) const DISK_FULL: &str = "the disk is full: new messages are refused until space returns";
 
 impl StatusBoard {
-    pub(crate) const fn new(data: Option<PathBuf>) -> Self {
+    pub(crate) const fn new(data: Option<PathBuf>, is_durable: bool) -> Self {
         let status = Status {
             ready: false,
             writable: false,
             settles: false,
-            durable: data.is_some(),
+            durable: is_durable,
             epoch: 0,
             why: None,
             data,

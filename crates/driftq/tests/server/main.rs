@@ -24,6 +24,7 @@ mod edge_budget;
 mod full_disk;
 mod keys;
 mod log_lost;
+mod postgres_log;
 mod quotas;
 mod revoked_under_load;
 #[path = "../../../server/tests/router_brain/mod.rs"]

@@ -9,12 +9,14 @@
 
 mod error;
 mod file;
+mod postgres;
 
 use std::ops::ControlFlow;
 
 pub use driftq_wal::{Cursor, Lsn, Room, SegmentInfo, Snapshot};
 pub use error::{AppendError, KeepError, ReadError, ReplayError};
 pub use file::{FileLog, in_memory};
+pub use postgres::{PostgresLog, PostgresPlace};
 
 use crate::failure::StartError;
 

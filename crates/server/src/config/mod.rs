@@ -10,6 +10,7 @@ mod exposure;
 mod file;
 mod front;
 mod knob;
+mod log;
 mod resolve;
 #[macro_use]
 mod shapes;
@@ -17,6 +18,7 @@ mod table;
 
 use std::path::PathBuf;
 
+use driftq_engine::log::PostgresPlace;
 use driftq_engine::{Config as EngineConfig, Storage, key_text};
 
 pub use args::KnobArgs;
@@ -41,6 +43,8 @@ pub struct Config {
     pub data: PathBuf,
     /// Memory only: nothing survives a stop.
     pub ephemeral: bool,
+    /// The database that holds the log instead of the data directory; no URL if none does.
+    pub log: PostgresPlace,
     /// Which set of defaults the rest starts from.
     pub profile: Profile,
     /// The shape of log lines.
@@ -64,6 +68,11 @@ impl Default for Config {
             root_key_file: None,
             data: PathBuf::from("./driftq-data"),
             ephemeral: false,
+            log: PostgresPlace {
+                url: String::new(),
+                schema: "driftq_log".to_owned(),
+                cluster: "main".to_owned(),
+            },
             profile: Profile::Default,
             log_format: LogFormat::Text,
             log_level: "info".to_owned(),
@@ -104,7 +113,7 @@ impl Config {
                 let digest = key_text::read_file(path);
                 Some(digest.map_err(|error| format!("root_key_file {}: {error}", path.display()))?)
             }
-            None if self.ephemeral => None,
+            None if self.ephemeral || self.is_in_database() => None,
             None => key_text::read(&self.data).map_err(|error| format!("the root key in {data}: {error}"))?,
         };
         if self.http.root_key.is_none() {
@@ -142,9 +151,18 @@ impl Config {
         options
     }
 
-    /// What the engine is started with: the storage follows from two knobs here.
+    /// Whether a database holds the log.
+    pub const fn is_in_database(&self) -> bool {
+        !self.log.url.is_empty()
+    }
+
+    /// What the engine is started with: the storage follows from several knobs here.
     pub fn engine(&self) -> EngineConfig {
-        let storage = if self.ephemeral { Storage::Ephemeral } else { Storage::Directory(self.data.clone()) };
+        let storage = match (self.ephemeral, self.is_in_database()) {
+            (true, _) => Storage::Ephemeral,
+            (false, true) => Storage::Postgres(self.log.clone()),
+            (false, false) => Storage::Directory(self.data.clone()),
+        };
         EngineConfig { storage, ..self.engine.clone() }
     }
 }

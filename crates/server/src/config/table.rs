@@ -9,6 +9,7 @@ use tracing::level_filters::LevelFilter;
 use super::{
     LogFormat, Profile, exposure, front,
     knob::{self, Knob, LIST, SWITCH},
+    log,
     shapes::{NONE, fit, size_within},
 };
 use crate::router::{check_url, parse_on_error, parse_topics, show_on_error, show_topics};
@@ -26,7 +27,7 @@ const RESULT_BYTES_MOST: u64 = 4 << 20;
 /// What one request writes has to fit into one batch of the log.
 const BODY_BYTES_MOST: u64 = driftq_engine::core::INPUT_BYTES_MAX as u64;
 
-const SERVER: &str = "Server";
+pub(super) const SERVER: &str = "Server";
 const DELIVERY: &str = "Delivery";
 const RETENTION: &str = "Retention and idempotency";
 const EFFECTS: &str = "Effects, commits, outputs and runs";
@@ -115,6 +116,9 @@ pub static KNOBS: &[Knob] = &[
             Ok(())
         },
     },
+    log::LOG,
+    log::LOG_SCHEMA,
+    log::LOG_CLUSTER,
     Knob {
         name: "profile",
         flag: "profile",

@@ -1,0 +1,253 @@
+//! The log in a PostgreSQL database.
+//!
+//! A batch is a row, keyed by shard and position. Positions are those of the files (segment and byte), so that a log
+//! can move from one to the other; a segment is only a range of them. The row of the shard names the epoch of the
+//! newest claim, and every statement that changes anything locks that row, shared, and finds its own epoch in it. A
+//! claim changes the row and so waits for appends under way; an append that comes after it finds another epoch and
+//! does nothing. Appends write no other row than their own: nothing piles up while some session holds a snapshot.
+
+mod append;
+mod archive;
+mod fault;
+mod link;
+mod schema;
+mod snapshot;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use driftq_wal::{FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES};
+use tokio_postgres::types::Type;
+
+use self::append::PostgresWriter;
+use self::archive::PostgresArchive;
+use self::fault::Trouble;
+use self::link::{Link, Links, Route};
+use super::{Cursor, Log, Lsn, Opened, SegmentInfo};
+use crate::failure::StartError;
+use crate::locks::{lock, read, write};
+
+/// The only shard so far.
+const SHARD: i32 = 0;
+/// Longest name of a schema that PostgreSQL keeps whole.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Which database, and what in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresPlace {
+    /// `postgres://user:password@host/database`.
+    pub url: String,
+    /// The schema that holds the log and nothing else.
+    pub schema: String,
+    /// The name of the cluster. A log of another name is not touched.
+    pub cluster: String,
+}
+
+/// Without the URL: there may be a password in it.
+impl fmt::Debug for PostgresPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { schema, cluster, .. } = self;
+        f.debug_struct("PostgresPlace").field("schema", schema).field("cluster", cluster).finish()
+    }
+}
+
+/// A log in a PostgreSQL database.
+pub struct PostgresLog {
+    place: PostgresPlace,
+    route: Arc<Route>,
+    statements: Arc<Statements>,
+    /// A segment is full when it has reached this.
+    roll_at: u32,
+    /// Tells claims of this process from those of others.
+    holder: String,
+    claimed: Mutex<bool>,
+}
+
+/// The statements, with the name of the schema in them.
+struct Statements {
+    schema: String,
+}
+
+impl Statements {
+    /// Puts the schema in place of `{schema}`.
+    fn text(&self, statement: &str) -> String {
+        statement.replace("{schema}", &self.schema)
+    }
+}
+
+/// What the handles of one open log have in common.
+struct Shared {
+    links: Links,
+    statements: Arc<Statements>,
+    epoch: i64,
+    /// The end of every segment.
+    segments: RwLock<BTreeMap<u32, u32>>,
+    durable: AtomicU64,
+    snapshot_upto: AtomicU64,
+    /// The number under which its parts are stored, and how many were put in this epoch.
+    snapshot: Mutex<snapshot::Current>,
+}
+
+impl Shared {
+    fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    fn set_durable(&self, end: Lsn) {
+        // First the segment: who sees the end must find the segment that it is in.
+        write(&self.segments).insert(end.segment(), end.offset());
+        self.durable.store(end.0, Ordering::Release);
+    }
+
+    fn segments(&self) -> Vec<SegmentInfo> {
+        let segments = read(&self.segments);
+        let last = segments.last_key_value().map_or(0, |(&number, _)| number);
+        segments
+            .iter()
+            .map(|(&number, &bytes)| SegmentInfo { number, bytes, active: number == last })
+            .collect()
+    }
+
+    /// What is said when another one has claimed the log.
+    fn fenced(&self) -> String {
+        fenced(self.epoch)
+    }
+}
+
+fn fenced(epoch: i64) -> String {
+    format!(
+        "another server has taken over the log in the database (this one had claim {epoch}); it serves now. Use that \
+         one, or start this one again to take the log back"
+    )
+}
+
+/// Where the first batch of a log begins.
+const START: Lsn = Lsn::new(1, SEGMENT_HEADER_BYTES);
+
+/// A position as the database keeps it.
+fn number(at: Lsn) -> i64 {
+    // Segments are counted from one, and 2³¹ of them take longer than anybody lives.
+    at.0.cast_signed()
+}
+
+fn lsn(number: i64) -> Lsn {
+    Lsn(number.cast_unsigned())
+}
+
+/// Where the bytes of a batch lie that begins at `frame`.
+const fn body_at(frame: Lsn) -> Lsn {
+    Lsn::new(frame.segment(), frame.offset() + FRAME_HEADER_BYTES)
+}
+
+impl PostgresLog {
+    /// The log in this place, in segments of about this size. Nothing is connected yet.
+    pub fn new(place: PostgresPlace, segment_bytes: u32) -> Result<Self, StartError> {
+        let named = |word: &str| {
+            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            !word.is_empty() && word.len() <= NAME_BYTES_MAX && word.chars().all(plain)
+        };
+        if !named(&place.schema) {
+            return Err(StartError::Config("log_schema must be 1 to 63 of a-z, 0-9 and _"));
+        }
+        if place.cluster.is_empty() || place.cluster.len() > NAME_BYTES_MAX {
+            return Err(StartError::Config("log_cluster must have 1 to 63 bytes"));
+        }
+        let help = "write --log postgres://user@host/database".to_owned();
+        let route = Route::parse(&place.url).map_err(|what| StartError::Database { what, help })?;
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce).map_err(|error| StartError::Log(format!("no randomness: {error}")))?;
+        let statements = Arc::new(Statements { schema: format!("\"{}\"", place.schema) });
+        Ok(Self {
+            route: Arc::new(route),
+            statements,
+            roll_at: segment_bytes - segment_bytes / 8,
+            holder: nonce.iter().map(|byte| format!("{byte:02x}")).collect(),
+            claimed: Mutex::new(false),
+            place,
+        })
+    }
+
+    fn trouble(&self, trouble: &Trouble) -> StartError {
+        StartError::Database { what: trouble.to_string(), help: trouble.help(&self.place.schema) }
+    }
+
+    /// Takes the log: nobody who had it before can append after this. A process that has had it takes it again only
+    /// from itself.
+    fn claim(&self, link: &mut Link) -> Result<Claim, StartError> {
+        let mut claimed = lock(&self.claimed);
+        let text = self.statements.text(CLAIM);
+        let values =
+            [(&SHARD as _, Type::INT4), (&self.holder as _, Type::TEXT), (&!*claimed as _, Type::BOOL)];
+        let rows = link.query(&text, &values).map_err(|trouble| self.trouble(&trouble))?;
+        let Some(row) = rows.first() else { return Err(StartError::Fenced(fenced_while_away())) };
+        *claimed = true;
+        Ok(Claim { epoch: row.get(0), snapshot: snapshot::Stored::of(row) })
+    }
+}
+
+fn fenced_while_away() -> String {
+    "another server has taken over the log while this one could not reach the database; it serves now. Use that one, \
+     or start this one again to take the log back"
+        .into()
+}
+
+/// What a claim found.
+struct Claim {
+    epoch: i64,
+    snapshot: Option<snapshot::Stored>,
+}
+
+const CLAIM: &str = "UPDATE {schema}.shard SET epoch = epoch + 1, holder = $2, claimed_at = now() \
+    WHERE shard = $1 AND (holder = $2 OR $3) \
+    RETURNING epoch, snapshot, snapshot_upto, snapshot_bytes, snapshot_crc";
+
+/// The end of every segment: one look into the index for each.
+const SEGMENTS: &str = "SELECT last.ended FROM \
+    generate_series((SELECT min(position) >> 32 FROM {schema}.batch WHERE shard = $1), \
+                    (SELECT max(position) >> 32 FROM {schema}.batch WHERE shard = $1)) AS segment(number) \
+    CROSS JOIN LATERAL (SELECT ended FROM {schema}.batch \
+        WHERE shard = $1 AND position >= number << 32 AND position < (number + 1) << 32 \
+        ORDER BY position DESC LIMIT 1) AS last";
+
+impl Log for PostgresLog {
+    type Writer = PostgresWriter;
+    type Archive = PostgresArchive;
+
+    fn open(&self) -> Result<Opened<Self>, StartError> {
+        let mut link = Link::new(Arc::clone(&self.route)).map_err(|trouble| self.trouble(&trouble))?;
+        let made = schema::make_sure(&mut link, &self.statements, &self.place)?;
+        made.tell();
+        let claim = self.claim(&mut link)?;
+        // From here on nobody else appends: what is read now is the log.
+        let rows = link.query(&self.statements.text(SEGMENTS), &[(&SHARD as _, Type::INT4)]);
+        let ends = rows.map_err(|trouble| self.trouble(&trouble))?;
+        let ends = ends.iter().map(|row| lsn(row.get(0))).map(|end| (end.segment(), end.offset()));
+        let segments: BTreeMap<u32, u32> = ends.collect();
+        let end = segments.last_key_value().map_or(START, |(&number, &bytes)| Lsn::new(number, bytes));
+        let upto = claim.snapshot.as_ref().map_or(Lsn::ZERO, |stored| stored.upto);
+        let shared = Arc::new(Shared {
+            links: Links::new(Arc::clone(&self.route)),
+            statements: Arc::clone(&self.statements),
+            epoch: claim.epoch,
+            segments: RwLock::new(segments),
+            durable: AtomicU64::new(end.0),
+            snapshot_upto: AtomicU64::new(upto.0),
+            snapshot: Mutex::new(snapshot::Current { stored: claim.snapshot, put: 0 }),
+        });
+        let archive = PostgresArchive::new(Arc::clone(&shared));
+        let snapshot = archive.stored_snapshot().map_err(|error| StartError::Damaged(error.to_string()))?;
+        let start = upto.max(START);
+        if end < upto {
+            let what = format!("the log ends at {end}, below its own snapshot at {upto}");
+            return Err(StartError::Database { what, help: schema::LOST.into() });
+        }
+        let cursor = Cursor::new(end, self.roll_at, self.roll_at);
+        let bytes = shared.segments().into_iter().filter(|segment| segment.number >= start.segment());
+        let replay_bytes = bytes.map(|segment| u64::from(segment.bytes)).sum::<u64>();
+        let writer = PostgresWriter::new(link, shared, cursor);
+        let replay_bytes = replay_bytes.saturating_sub(start.offset().into());
+        Ok(Opened { writer, archive, snapshot, start, end, replay_bytes, torn: None })
+    }
+}

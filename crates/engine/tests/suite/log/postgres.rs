@@ -1,0 +1,191 @@
+//! The log in PostgreSQL: the suite, two servers, lost answers, and what is refused.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use driftq_engine::log::{Append as _, AppendError, Archive, Log, PostgresLog, PostgresPlace};
+use driftq_engine::{Broker, Config, Failure, StartError, Storage};
+use driftq_testbed::{PgBouncer, Postgres};
+
+use super::conformance::{self, append, check_all};
+use super::{SEGMENT_BYTES, run_all};
+use crate::common::{ack_of, config, next, reader, soon, text, until, value};
+
+/// It writes through to the disk: one that does not is refused.
+static DATABASE: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap());
+
+fn place(url: &str) -> PostgresPlace {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    PostgresPlace { url: url.to_owned(), schema: format!("driftq_log_{number}"), cluster: "main".into() }
+}
+
+fn log(place: &PostgresPlace) -> PostgresLog {
+    PostgresLog::new(place.clone(), SEGMENT_BYTES).unwrap()
+}
+
+fn conforms(url: &str) {
+    run_all(|| log(&place(url)));
+    let (one, other) = (place(url), place(url));
+    conformance::a_deposed_writer_leaves_nothing_behind(&log(&one), &log(&one));
+    conformance::a_deposed_keeper_trims_nothing(&log(&other), &log(&other));
+}
+
+#[test]
+fn the_log_in_postgres_is_a_log() {
+    conforms(DATABASE.url());
+}
+
+#[test]
+fn a_pooler_may_give_every_transaction_to_another_session() {
+    let pooler = PgBouncer::start(&DATABASE).unwrap();
+    conforms(pooler.url());
+}
+
+/// Sessions are ended in the middle of appends, over and over: every batch is there once, in order.
+#[test]
+fn no_batch_is_lost_or_doubled_when_connections_break() {
+    let log = log(&place(DATABASE.url()));
+    let mut opened = log.open().unwrap();
+    let over = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                       WHERE application_name = 'driftq-log'";
+            while !over.load(Ordering::Acquire) {
+                DATABASE.psql(end).unwrap();
+            }
+        });
+        let written = append(&mut opened, 0..200);
+        over.store(true, Ordering::Release);
+        written
+    });
+    check_all(&opened.archive, opened.start, &written);
+}
+
+#[test]
+fn a_crash_of_the_database_is_survived() {
+    let database = Postgres::start().unwrap();
+    let log = log(&place(database.url()));
+    let mut opened = log.open().unwrap();
+    let mut written = append(&mut opened, 0..20);
+    database.crash().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| database.restart().unwrap());
+        written.extend(append(&mut opened, 20..40));
+    });
+    check_all(&opened.archive, opened.start, &written);
+}
+
+/// A row that is gone from the end means that the database came back without what it had acknowledged.
+#[test]
+fn a_log_with_a_hole_takes_nothing_more() {
+    let place = place(DATABASE.url());
+    let log = log(&place);
+    let mut opened = log.open().unwrap();
+    append(&mut opened, 0..5);
+    let schema = &place.schema;
+    let last = format!("(SELECT max(position) FROM {schema}.batch)");
+    DATABASE.psql(&format!("DELETE FROM {schema}.batch WHERE position = {last}")).unwrap();
+    let Err(AppendError::Failed(why)) = opened.writer.append(b"next") else { panic!("it was appended") };
+    assert!(why.contains("asynchronous standby"), "{why}");
+    let count = DATABASE.psql(&format!("SELECT count(*) FROM {schema}.batch")).unwrap();
+    assert_eq!(count, "4");
+}
+
+#[test]
+fn damage_is_noticed_at_the_next_start() {
+    let place = place(DATABASE.url());
+    let schema = &place.schema;
+    let log = log(&place);
+    let mut opened = log.open().unwrap();
+    append(&mut opened, 0..9);
+    let middle = format!("(SELECT position FROM {schema}.batch ORDER BY position OFFSET 4 LIMIT 1)");
+    for harm in [
+        format!("UPDATE {schema}.batch SET body = body || 'x' WHERE position = {middle}"),
+        format!("DELETE FROM {schema}.batch WHERE position = {middle}"),
+    ] {
+        DATABASE.psql(&harm).unwrap();
+        let replayed = opened
+            .archive
+            .replay(opened.start, opened.archive.durable(), &mut |_, _| std::ops::ControlFlow::Continue(()));
+        assert!(replayed.unwrap_err().to_string().contains("damaged"), "{harm}");
+    }
+}
+
+fn refusal(place: PostgresPlace) -> (String, String) {
+    let opened = PostgresLog::new(place, SEGMENT_BYTES).and_then(|log| log.open().map(drop));
+    match opened {
+        Err(StartError::Database { what, help }) => (what, help),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_the_next_step() {
+    let first = place(DATABASE.url());
+    log(&first).open().map(drop).unwrap();
+    let (what, help) = refusal(PostgresPlace { cluster: "other".into(), ..first.clone() });
+    assert!(
+        what.contains("belongs to the cluster \"main\"") && help.contains("--log-schema"),
+        "{what} {help}"
+    );
+    DATABASE.psql(&format!("UPDATE {}.about SET version = 9", first.schema)).unwrap();
+    let (what, _) = refusal(first);
+    assert!(what.contains("version 9"), "{what}");
+    DATABASE.psql("CREATE USER nobody").unwrap();
+    let (what, help) = refusal(place(&DATABASE.url().replace("driftq@", "nobody@")));
+    assert!(what.contains("permission denied") && help.contains("GRANT CREATE"), "{what} {help}");
+    let (what, help) = refusal(place(&DATABASE.url_for("nothing")));
+    assert!(what.contains("does not exist") && help.contains("CREATE DATABASE"), "{what} {help}");
+    let (what, help) = refusal(place("postgres://driftq@127.0.0.1:1/postgres"));
+    assert!(what.contains("cannot be reached") && help.contains("host and port"), "{what} {help}");
+    let (what, _) = refusal(place("postgres://?sslmode=sometimes"));
+    assert!(what.contains("the database's URL"), "{what}");
+    let careless = Postgres::shareable().start().unwrap();
+    let (what, help) = refusal(place(careless.url()));
+    assert!(what.contains("fsync = off") && help.contains("postgresql.conf"), "{what} {help}");
+}
+
+fn on(place: &PostgresPlace) -> Config {
+    Config { storage: Storage::Postgres(place.clone()), ..config() }
+}
+
+async fn started(config: Config) -> Broker {
+    let starting = tokio::task::spawn_blocking(move || Broker::start(config));
+    soon(starting).await.unwrap().unwrap().broker
+}
+
+/// The first server is not rebuilt over and over: it says who has the log, and stays down.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_server_takes_over_and_the_first_steps_down() {
+    let place = place(DATABASE.url());
+    let first = started(on(&place)).await;
+    first.create_topic("t", 1).await.unwrap();
+    for n in 0..50 {
+        soon(first.produce("t", text(&n.to_string()))).await.unwrap();
+    }
+    let second = started(on(&place)).await;
+    let refused = soon(first.produce("t", text("lost"))).await;
+    let Err(Failure::Unavailable(why)) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("taken over"), "{why}");
+    until("the first is down", async || !first.status().ready).await;
+    let status = first.status();
+    assert!(status.why.as_ref().is_some_and(|why| why.contains("taken over")), "{status:?}");
+    soon(second.produce("t", text("50"))).await.unwrap();
+    assert_eq!(second.status().epoch, 2);
+    let refused = soon(first.produce("t", text("lost"))).await;
+    assert!(matches!(refused, Err(Failure::Unavailable(_))), "{refused:?}");
+    assert_eq!(first.counters().rebuilds, 0);
+    soon(first.stop()).await;
+    soon(second.stop()).await;
+    let third = started(on(&place)).await;
+    let mut stream = third.consume(reader("t", "g")).await.unwrap();
+    for n in 0..=50 {
+        let delivered = next(&mut stream).await;
+        assert_eq!(value(&delivered), n.to_string());
+        soon(third.ack(ack_of("t", "g", &delivered))).await.unwrap();
+    }
+    drop(stream);
+    soon(third.stop()).await;
+}

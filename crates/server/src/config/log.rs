@@ -1,0 +1,97 @@
+//! The knobs of a log that is in a database.
+
+use super::knob::Knob;
+use super::table::SERVER;
+
+/// Longest name that PostgreSQL keeps whole.
+const NAME_BYTES_MAX: usize = 63;
+
+pub(super) const LOG: Knob = Knob {
+    name: "log",
+    flag: "log",
+    env: "DRIFTQ_LOG",
+    heading: SERVER,
+    help: "PostgreSQL database that holds the log instead of --data; see docs/cluster.md",
+    value: "URL",
+    get: |config| without_password(&config.log.url),
+    set: |config, text| {
+        let known = ["postgres://", "postgresql://"];
+        if !text.is_empty() && !known.iter().any(|scheme| text.starts_with(scheme)) {
+            return Err("must read postgres://user@host/database; for a directory use data".to_owned());
+        }
+        text.clone_into(&mut config.log.url);
+        Ok(())
+    },
+};
+
+pub(super) const LOG_SCHEMA: Knob = Knob {
+    name: "log_schema",
+    flag: "log-schema",
+    env: "DRIFTQ_LOG_SCHEMA",
+    heading: SERVER,
+    help: "Schema of that database; made if it is not there, and nothing else may be in it",
+    value: "NAME",
+    get: |config| config.log.schema.clone(),
+    set: |config, text| {
+        config.log.schema = name(text)?;
+        Ok(())
+    },
+};
+
+pub(super) const LOG_CLUSTER: Knob = Knob {
+    name: "log_cluster",
+    flag: "log-cluster",
+    env: "DRIFTQ_LOG_CLUSTER",
+    heading: SERVER,
+    help: "Name of the servers that share this log; a log that was begun under another name is refused",
+    value: "NAME",
+    get: |config| config.log.cluster.clone(),
+    set: |config, text| {
+        config.log.cluster = name(text)?;
+        Ok(())
+    },
+};
+
+/// A name that PostgreSQL keeps whole and nobody has to quote.
+fn name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(plain) {
+        return Err(format!("`{text}` is not a name of 1 to {NAME_BYTES_MAX} of a-z, 0-9 and _"));
+    }
+    Ok(text.to_owned())
+}
+
+/// A URL as it may be shown.
+fn without_password(url: &str) -> String {
+    let (start, query) = url.split_once('?').unwrap_or((url, ""));
+    let shown =
+        match start.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
+            Some((scheme, (user, host))) => {
+                let user =
+                    user.split_once(':').map_or_else(|| user.to_owned(), |(name, _)| format!("{name}:***"));
+                format!("{scheme}://{user}@{host}")
+            }
+            None => start.to_owned(),
+        };
+    let kept: Vec<_> =
+        query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("password=")).collect();
+    if kept.is_empty() { shown } else { format!("{shown}?{}", kept.join("&")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_password;
+
+    #[test]
+    fn a_password_is_not_shown() {
+        for (url, shown) in [
+            ("postgres://db/q", "postgres://db/q"),
+            ("postgres://me@db/q", "postgres://me@db/q"),
+            ("postgres://me:s3cr@t@db:1/q?sslmode=require", "postgres://me:***@db:1/q?sslmode=require"),
+            ("postgres://me@db/q?password=s3cret", "postgres://me@db/q"),
+            ("", ""),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+    }
+}
