@@ -17,6 +17,10 @@ const START_MS = 20_000;
 export const PHONE = { width: 390, height: 844 };
 export const DESKTOP = { width: 1440, height: 900 };
 
+/** Servers that are to end with this process, however it ends. */
+const running = new Set();
+process.once("exit", () => running.forEach((child) => child.kill("SIGKILL")));
+
 export class Server {
   static async start({ flags = [], keys = false } = {}) {
     const server = new Server();
@@ -34,7 +38,10 @@ export class Server {
     this.child = spawn(BINARY, ["serve", "--listen", listen, "--data", join(this.folder, "data"), "--log-format", "json", ...this.flags], {
       stdio: ["ignore", "pipe", "pipe"],
     });
-    this.url = await said(this.child, /(https?:\/\/127\.0\.0\.1:\d+)/);
+    const child = this.child;
+    running.add(child);
+    child.once("exit", () => running.delete(child));
+    this.url = await said(child, /(https?:\/\/127\.0\.0\.1:\d+)/);
   }
 
   /** As a machine that loses its power. */
@@ -139,9 +146,10 @@ export const goTo = async (page, hash, title) => {
 };
 
 /** Findings of axe that keep somebody out. The policy lets no script in, so it comes by the debugger. */
-export async function barriers(page) {
-  await page.evaluate(AXE);
-  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+export async function barriers(page, only) {
+  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(AXE);
+  const how = { resultTypes: ["violations"], ...(only && { runOnly: only }) };
+  const { violations } = await page.evaluate((options) => window.axe.run(document, options), how);
   return violations
     .filter((found) => found.impact === "serious" || found.impact === "critical")
     .map((found) => `${found.id}: ${found.nodes.map((node) => `${node.target} ${node.failureSummary}`).join(" | ").slice(0, 600)}`);

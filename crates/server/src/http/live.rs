@@ -84,8 +84,9 @@ pub(crate) async fn keep(app: &App) {
         if !is_remembered && !app.live.is_watched() {
             continue;
         }
-        // A shard that is being rebuilt has nothing to say; watchers hear of it again when it has.
-        if let Ok(tally) = app.broker.scraped().await {
+        // Asked of the shard itself: what is kept for scrapers must not grow old by our looking. A shard that is being
+        // rebuilt has nothing to say; watchers hear of it again when it has.
+        if let Ok(tally) = app.broker.tally().await {
             app.live.tell(seen(app.broker.now(), app.broker.counters(), &tally), is_remembered);
         }
     }
