@@ -29,9 +29,9 @@ Usage: cargo xtask test [--setup] [--quick]
   --setup   First install what is missing, as `cargo xtask setup` does; on a CI machine (CI is set) this is the default
   --quick   For the inner loop: style, the tests of core, log and engine, 50 seeds; no database, no binary
 
-Needs a Rust toolchain, python3, curl, Node.js with npm, PostgreSQL, PgBouncer and Redis. With --setup, on Debian or
-Ubuntu, as root or with sudo, it installs those that are missing, without starting their services; otherwise it says
-what is missing. The SDKs' own tools come from the indexes of Python and npm into target/ and sdk/typescript. The tests share one
+Needs a Rust toolchain, python3, curl, Node.js with npm, Chromium, PostgreSQL, PgBouncer and Redis. With --setup, on
+Debian or Ubuntu, as root or with sudo, it installs those that are missing, without starting their services; otherwise it says
+what is missing. The SDKs' own tools come from the indexes of Python and npm into target/, sdk/typescript and ui. The tests share one
 PostgreSQL server, which is started for them and stopped afterwards. rustfmt, clippy, cargo-nextest and cargo-deny are
 used when they are installed. Of the mutants only the short list runs, one or two for each promise; `cargo xtask
 mutants` runs all. A failing step does not stop the others; the last line reads `N passed, M failed` and counts steps.

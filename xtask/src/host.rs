@@ -19,7 +19,7 @@ struct Tool {
     is_optional: bool,
 }
 
-const TOOLS: [Tool; 8] = [
+const TOOLS: [Tool; 9] = [
     Tool {
         name: "python3",
         probe: &["python3", "--version"],
@@ -73,10 +73,22 @@ const TOOLS: [Tool; 8] = [
         name: "npm",
         probe: &["npm", "--version"],
         package: "npm",
-        purpose: "the TypeScript SDK; without it its tests are left out",
+        purpose: "the TypeScript SDK and the dashboard; without it their tests are left out",
+        is_optional: true,
+    },
+    Tool {
+        name: "Chromium",
+        probe: &["sh", "-c", FIND_CHROMIUM],
+        package: "chromium",
+        purpose: "the dashboard; without it its tests are left out",
         is_optional: true,
     },
 ];
+
+/// The names that Chromium goes by.
+const FIND_CHROMIUM: &str = r#"
+command -v "${DRIFTQ_TEST_CHROMIUM:-/nowhere}" || command -v chromium || command -v chromium-browser || command -v google-chrome
+"#;
 
 /// Older ones lack what the SDK and its tests are written in.
 const IS_NODE_20: &str = "process.exit(Number(process.versions.node.split('.')[0]) >= 20 ? 0 : 1)";
@@ -170,6 +182,11 @@ fn as_root(is_root: bool, program: &str) -> Command {
         command.arg(program);
     }
     command
+}
+
+/// Whether pages can be looked at.
+pub(crate) fn has_chromium() -> bool {
+    is_there(&["sh", "-c", FIND_CHROMIUM])
 }
 
 fn is_there(probe: &[&str]) -> bool {

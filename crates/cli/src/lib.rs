@@ -50,6 +50,7 @@ mod suggest;
 pub mod temporary_directory;
 mod tenant;
 mod topic;
+mod ui;
 mod wal;
 pub mod when;
 pub mod work;
@@ -225,6 +226,8 @@ enum Command {
     Wal(wal::Command),
     /// See how the server does, and what to do about it
     Report(report::Args),
+    /// Open the dashboard in a browser
+    Ui(ui::Args),
     /// Tell a monitor how the server does, in one line and one number
     Check(check::Args),
     /// Remember servers by name, and choose between them
@@ -272,6 +275,7 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Audit(args) => block_on(audit::run(common, &args)),
         Command::Router(command) => block_on(router::run(common, &command)),
         Command::Wal(command) => wal::run(common, &command),
+        Command::Ui(args) => ui::run(common, &args),
         Command::Context(command) => context::run(common, &command),
     };
     done.map(|()| Exit::Success)

@@ -1,5 +1,6 @@
 //! The SDKs as their users get them: built into packages, installed from those, and tested there.
 
+mod dashboard;
 mod kills;
 mod python;
 mod rust;
@@ -78,7 +79,9 @@ impl Shop {
     pub(crate) fn run(&self, steps: &mut Steps, kills: u64, others: Vec<Task<'_>>) {
         steps.run_side_by_side(LANES, self.packages());
         if !typescript::is_possible() {
-            steps.skip("SDK: TypeScript", "there is no Node.js 20 with npm; install both");
+            steps.skip("SDK: TypeScript, dashboard", "there is no Node.js 20 with npm; install both");
+        } else if !dashboard::has_browser() {
+            steps.skip("dashboard: in a browser", "there is no Chromium; install the package chromium");
         }
         let mut tasks = self.tests(kills);
         tasks.extend(others);
@@ -98,6 +101,7 @@ impl Shop {
         let mut tasks = vec![Task::new("package: Python", |log| python::install(self, log))];
         if typescript::is_possible() {
             tasks.push(Task::new("package: TypeScript", |log| typescript::install(self, log)));
+            tasks.push(Task::new("dashboard: built from its sources", |log| dashboard::verify(self, log)));
         }
         tasks
     }
@@ -115,6 +119,9 @@ impl Shop {
             tasks.push(Task::new("kill -9: TypeScript worker", move |log| {
                 kills::typescript(self, log, kills)
             }));
+        }
+        if typescript::is_possible() && dashboard::has_browser() {
+            tasks.push(Task::new("dashboard: in a browser", |log| dashboard::test(self, log)));
         }
         tasks.push(Task::new("pages", |log| self.pages(log)));
         tasks

@@ -14,7 +14,7 @@ use crate::{
 const IS_NEW_ENOUGH: &str = "process.exit(Number(process.versions.node.split('.')[0]) >= 20 ? 0 : 1)";
 
 /// What npm is not to do: ask for money, audit for vulnerabilities, draw progress bars.
-const QUIET: [&str; 4] = ["--no-fund", "--no-audit", "--no-progress", "--loglevel=error"];
+pub(super) const QUIET: [&str; 4] = ["--no-fund", "--no-audit", "--no-progress", "--loglevel=error"];
 
 pub(super) fn is_possible() -> bool {
     answers(Command::new("node").args(["-e", IS_NEW_ENOUGH])) && answers(Command::new("npm").arg("--version"))

@@ -15,6 +15,7 @@ mod effect;
 mod endpoint;
 mod entity;
 mod envelope;
+mod event;
 mod export;
 mod group;
 mod item;
@@ -40,6 +41,7 @@ mod retry_policy;
 mod router;
 mod run;
 mod seek;
+mod session;
 mod settings;
 mod settle;
 #[cfg(feature = "openapi")]
@@ -84,6 +86,7 @@ pub use entity::{
     Entities, Entity, EntityRemoved, Expected, tenant, tenant_and_page, tenant_and_section, tenant_confirmed,
 };
 pub use envelope::Envelope;
+pub use event::{Event, History, Sample, TopicRow};
 pub use export::{
     EXPORT_DIGEST_HEADER, EXPORT_LOCATION_HEADER, EXPORT_PLACE_BYTES_MAX, EXPORT_SCOPE, EXPORTS_GROUP,
     EXPORTS_PREFIX, ExportFormat, ExportRecord, ExportSelection, ExportSpec, ExportState, ExportTaken,
@@ -134,6 +137,7 @@ pub use router::{
 };
 pub use run::{Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepState, VersionRead};
 pub use seek::{Paused, Seek, SeekTo, Sought, SoughtPartition};
+pub use session::{Session, SessionSpec};
 pub use settings::{Ordering, SettingChange, TopicChanged, TopicPatch, TopicSettings, TopicSpec};
 pub use settle::{
     Ack, Extend, ExtendLease, Nack, NackLease, Release, ReleaseLease, Settled, SettledStatus, Settlements,

@@ -30,6 +30,7 @@ use crate::moment::Moment;
 
 const JSON: &str = "application/json";
 const LINES: &str = "application/x-ndjson";
+const EVENTS: &str = "text/event-stream";
 
 /// Refusals of any call.
 const PROBLEMS_OF_ALL: [Code; 7] = [
@@ -269,6 +270,7 @@ fn good(answer: &Answer, schemas: &mut Schemas) -> Response {
     let media = match &answer.content {
         Content::Nothing => Vec::new(),
         Content::Json(words, kind) => forms(words, *kind, schemas),
+        Content::Events(words) => vec![(EVENTS, media((words.schema)(schemas), words.example))],
         Content::Lines(words) => vec![(LINES, media((words.schema)(schemas), words.example))],
         Content::Document => {
             vec![(

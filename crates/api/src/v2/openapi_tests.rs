@@ -33,7 +33,8 @@ fn openapi_examples_are_read_by_the_code() {
             assert_eq!((body.words.read)(body.words.example.as_bytes()), Ok(()), "{}", description.id);
         }
         for answer in description.answers {
-            if let Content::Json(words, _) | Content::Lines(words) = &answer.content {
+            if let Content::Json(words, _) | Content::Lines(words) | Content::Events(words) = &answer.content
+            {
                 assert_eq!((words.read)(words.example.as_bytes()), Ok(()), "{}", description.id);
             }
         }

@@ -167,7 +167,7 @@ fn every_call_is_open_to_the_right_key_and_to_no_other() {
         let Needs { action, topics, .. } = operation.needs();
         let told = body(operation, "orders");
         // A stream that is let in does not end: it is shown by its head in a test of its own.
-        let streams = operation == Operation::Stream;
+        let streams = matches!(operation, Operation::Stream | Operation::StreamEvents);
         for key in wrong {
             let reply = guarded.call(key, method, &path, told.as_deref());
             assert_refused(&reply, action.map(|_| UNAUTHENTICATED), &what(key.unwrap_or("no key")));

@@ -34,6 +34,7 @@ mod router_rules;
 mod router_serve;
 mod router_tls;
 mod router_world;
+mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
 mod tenant_limits;

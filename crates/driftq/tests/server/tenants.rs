@@ -126,7 +126,7 @@ fn no_call_is_open_to_a_key_of_another_tenant() {
         let what = |about: &str| format!("{method} {} {about}", operation.path());
         let tenants = operation.needs().tenants;
         // A stream that is let in does not end.
-        let streams = operation == Operation::Stream;
+        let streams = matches!(operation, Operation::Stream | Operation::StreamEvents);
         match tenants {
             NeededTenants::OwnTopic | NeededTenants::OwnMessages => {
                 let (foreign, missing) = (call("theirs"), call("nothing"));

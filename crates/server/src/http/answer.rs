@@ -6,12 +6,13 @@ use bytes::Bytes;
 use driftq_api::v1::CODE_HEADER;
 use driftq_api::v2::Problem;
 use driftq_api::{Fault, JSON, NDJSON, PROBLEM};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::body::AnswerBody;
 use super::endpoint::{Allowed, Dialect};
+use super::events::Events;
 use super::lines::Lines;
 
 /// A whole answer.
@@ -35,6 +36,13 @@ pub(crate) fn no_content() -> Answer {
 /// An answer that goes on.
 pub(crate) fn stream(lines: Lines) -> Answer {
     with_type(StatusCode::OK, NDJSON, AnswerBody::Stream(Box::new(lines)))
+}
+
+/// An answer that tells of changes.
+pub(crate) fn events(events: Events) -> Answer {
+    let mut answer = with_type(StatusCode::OK, "text/event-stream", AnswerBody::Events(Box::new(events)));
+    put(&mut answer, CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
 }
 
 /// Any answer in one piece.

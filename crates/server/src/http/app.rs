@@ -22,13 +22,14 @@ use super::crowd::Crowd;
 use super::door::Entrance;
 use super::endpoint::{Allowed, Endpoint, Target};
 use super::guard::{Caller, Gone, Guard, ended};
+use super::live::Live;
 use super::options::Options;
 use super::peer::Peer;
 use super::pulse::Pulse;
 use super::request::{check_url, discard_body, read_body};
 use super::request_id::{RequestIds, X_REQUEST_ID};
 use super::turns::{Turns, WAIT_COUNTS};
-use super::{v1, v2};
+use super::{ui, v1, v2};
 use crate::metrics::{self, Format, Metrics};
 
 /// Longest path that a log line shows.
@@ -45,6 +46,7 @@ pub(crate) struct App {
     pub(crate) ids: Arc<RequestIds>,
     pub(crate) crowd: Crowd,
     pub(crate) budget: Arc<Budget>,
+    pub(super) live: Live,
     turns: Arc<Turns>,
 }
 
@@ -63,6 +65,7 @@ impl App {
             ids,
             crowd: Crowd::default(),
             budget,
+            live: Live::default(),
             turns: Turns::new(),
         }
     }
@@ -148,7 +151,7 @@ impl App {
         }
         Ok(answer.map(|body| match body {
             AnswerBody::Whole(body) => AnswerBody::Whole(charge.carried_by(body)),
-            stream @ AnswerBody::Stream(_) => stream,
+            stream @ (AnswerBody::Stream(_) | AnswerBody::Events(_)) => stream,
         }))
     }
 
@@ -183,8 +186,10 @@ impl App {
             answer = respond => answer?,
             () = &mut gone => return Err(ended().into()),
         };
-        if let AnswerBody::Stream(lines) = answer.body_mut() {
-            lines.end_with(gone);
+        match answer.body_mut() {
+            AnswerBody::Stream(lines) => lines.end_with(gone),
+            AnswerBody::Events(events) => events.end_with(gone),
+            AnswerBody::Whole(_) => {}
         }
         Ok(answer)
     }
@@ -295,6 +300,7 @@ impl App {
                 v2::answer(operation, request).await
             }
             Endpoint::Metrics => self.scrape(Format::wanted(&head.headers)).await,
+            Endpoint::Ui => ui::answer(head),
             Endpoint::UnknownV2 => Err(v2::unknown()),
             Endpoint::UnknownV1 => Err(v1::unknown()),
             Endpoint::Unversioned => Err(v1::unversioned()),

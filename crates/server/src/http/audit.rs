@@ -133,6 +133,7 @@ impl Endpoint {
             | Self::UnknownV1
             | Self::UnknownV2
             | Self::Metrics
+            | Self::Ui
             | Self::Unversioned => false,
         }
     }
@@ -149,6 +150,7 @@ impl Endpoint {
             Self::Healthz => "v1_healthz",
             Self::Version => "v1_version",
             Self::Metrics => "metrics",
+            Self::Ui => "ui",
             Self::UnknownV1 | Self::UnknownV2 | Self::Unversioned => "unknown",
         }
     }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
+use super::events::Events;
 use super::lines::Lines;
 
 /// What follows the headers of an answer.
@@ -15,6 +16,8 @@ pub(crate) enum AnswerBody {
     Whole(Bytes),
     /// One line after the other, until either side has enough.
     Stream(Box<Lines>),
+    /// One event after the other, for a page that watches.
+    Events(Box<Events>),
 }
 
 impl Body for AnswerBody {
@@ -29,6 +32,9 @@ impl Body for AnswerBody {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Self::Stream(lines) => lines.poll_line(cx).map(|line| line.map(|bytes| bytes.map(Frame::data))),
+            Self::Events(events) => {
+                events.poll_event(cx).map(|event| event.map(|bytes| Ok(Frame::data(bytes))))
+            }
         }
     }
 
@@ -39,7 +45,7 @@ impl Body for AnswerBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Stream(_) => SizeHint::default(),
+            Self::Stream(_) | Self::Events(_) => SizeHint::default(),
         }
     }
 }

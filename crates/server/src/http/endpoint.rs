@@ -18,7 +18,9 @@ pub(crate) enum Endpoint {
     /// Under `/v2`, but nothing that exists, or not with this method.
     UnknownV2,
     Metrics,
-    /// Neither `/v1` nor `/v2` nor `/metrics`.
+    /// A file of the dashboard.
+    Ui,
+    /// Neither `/v1` nor `/v2` nor `/metrics` nor `/ui`.
     Unversioned,
     /// A call of `/v2`.
     V2(Operation),
@@ -48,7 +50,7 @@ pub(crate) struct Target<'a> {
 }
 
 /// Endpoints besides the operations of `/v2`.
-const PLAIN: [Endpoint; 11] = [
+const PLAIN: [Endpoint; 12] = [
     Endpoint::Healthz,
     Endpoint::Version,
     Endpoint::Topics,
@@ -59,6 +61,7 @@ const PLAIN: [Endpoint; 11] = [
     Endpoint::UnknownV1,
     Endpoint::UnknownV2,
     Endpoint::Metrics,
+    Endpoint::Ui,
     Endpoint::Unversioned,
 ];
 
@@ -95,6 +98,7 @@ impl Endpoint {
             Self::UnknownV1 => "/v1/*",
             Self::UnknownV2 => "/v2/*",
             Self::Metrics => "/metrics",
+            Self::Ui => "/ui/*",
             Self::Unversioned => "*",
             Self::V2(operation) => return format!("{} {}", operation.method().name(), operation.path()),
         };
@@ -134,6 +138,7 @@ impl<'a> Target<'a> {
             None => match path {
                 "/metrics" => Endpoint::Metrics,
                 "/v1" => Endpoint::UnknownV1,
+                path if path == "/ui" || path.starts_with("/ui/") => Endpoint::Ui,
                 path if path == "/v2" || path.starts_with("/v2/") => return Self::find_v2(method, path),
                 // Where standards look for things.
                 path if path.starts_with("/.well-known/") => return Self::find_v2(method, path),
@@ -192,6 +197,10 @@ mod tests {
             ("POST", "/v2/topics", (Endpoint::UnknownV2, allowed("GET"))),
             ("GET", "/v22/topics", (Endpoint::Unversioned, None)),
             ("POST", "/metrics", (Endpoint::Metrics, allowed("GET"))),
+            ("GET", "/ui", (Endpoint::Ui, None)),
+            ("GET", "/ui/assets/app.js", (Endpoint::Ui, None)),
+            ("POST", "/ui/", (Endpoint::Ui, allowed("GET"))),
+            ("GET", "/uix", (Endpoint::Unversioned, None)),
             ("GET", "/", (Endpoint::Unversioned, None)),
         ] {
             assert_eq!(found(method, path), expected, "{method} {path}");

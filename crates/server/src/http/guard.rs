@@ -19,7 +19,8 @@ use hyper::http::HeaderMap;
 use tokio::sync::watch;
 
 use super::endpoint::Endpoint;
-use super::peer::{Certificate, CertificateKeys};
+use super::peer::{Certificate, CertificateKeys, check_site};
+use super::session::Sessions;
 use super::turns::LaneName;
 
 /// Resolves when a key has ended.
@@ -37,6 +38,7 @@ pub(crate) struct Guard {
     /// The digest of the root key.
     root: Option<[u8; 32]>,
     ring: watch::Receiver<Arc<KeyRing>>,
+    pub(super) sessions: Sessions,
 }
 
 /// Who asks.
@@ -52,7 +54,7 @@ pub(crate) enum Caller {
 
 impl Guard {
     pub(crate) fn new(broker: &Broker, is_required: bool, root: Option<[u8; 32]>) -> Self {
-        Self { is_required, root, ring: broker.key_ring() }
+        Self { is_required, root, ring: broker.key_ring(), sessions: Sessions::default() }
     }
 
     /// Who a request comes from. Why a key opens nothing is not told: whether it ever existed is not for a stranger to
@@ -67,6 +69,10 @@ impl Guard {
             return Ok(Caller::Anybody);
         }
         let Some(key) = shown_key(headers)? else {
+            if let Some(id) = self.sessions.find(headers, Instant::now()) {
+                check_site(headers, "session")?;
+                return self.signed_in(id, broker).ok_or_else(ended);
+            }
             let Some(certificate) = certificate else {
                 return Err(Fault::new(Code::Unauthenticated, "the request shows no key"));
             };
@@ -74,14 +80,32 @@ impl Guard {
             let id = certificate.key(headers)?;
             return self.held(id, broker, |_| true).ok_or_else(|| certificate.ended());
         };
-        let caller = match key_text::shown_id(key) {
-            None => {
-                return Err(Fault::new(Code::Unauthenticated, "what the request shows is no key of DriftQ"));
-            }
-            Some(ShownId::Root) => self.root.filter(|root| key_text::fits(key, root)).map(|_| Caller::Root),
-            Some(ShownId::Key(id)) => self.held(id, broker, |held| key_text::fits(key, &held.digest)),
+        self.recognise(key, broker).map(|(_, caller)| caller)
+    }
+
+    /// Whose a key is.
+    pub(super) fn recognise(&self, key: &str, broker: &Broker) -> Result<(ShownId, Caller), Fault> {
+        let Some(id) = key_text::shown_id(key) else {
+            return Err(Fault::new(Code::Unauthenticated, "what the request shows is no key of DriftQ"));
         };
-        caller.ok_or_else(ended)
+        let caller = match id {
+            ShownId::Root => self.root.filter(|root| key_text::fits(key, root)).map(|_| Caller::Root),
+            ShownId::Key(id) => self.held(id, broker, |held| key_text::fits(key, &held.digest)),
+        };
+        caller.map(|caller| (id, caller)).ok_or_else(ended)
+    }
+
+    /// The caller of a session: its key was compared when the session began.
+    fn signed_in(&self, id: ShownId, broker: &Broker) -> Option<Caller> {
+        match id {
+            ShownId::Root => self.root.map(|_| Caller::Root),
+            ShownId::Key(id) => self.held(id, broker, |_| true),
+        }
+    }
+
+    /// Whether callers have to show keys.
+    pub(crate) const fn asks_for_keys(&self) -> bool {
+        self.is_required
     }
 
     /// The caller who has a key, if it is live and `fits` what was shown.
@@ -322,7 +346,12 @@ impl Endpoint {
         use NeededTenants as Of;
         let (action, topics, tenants) = match self {
             Self::V2(operation) => return operation.needs(),
-            Self::Healthz | Self::Version | Self::UnknownV1 | Self::UnknownV2 | Self::Unversioned => {
+            Self::Healthz
+            | Self::Version
+            | Self::Ui
+            | Self::UnknownV1
+            | Self::UnknownV2
+            | Self::Unversioned => {
                 return Operation::Healthz.needs();
             }
             Self::Topics if is_post => (KeyAction::Manage, NeededTopics::Asked, Of::Asked),
@@ -340,7 +369,11 @@ impl Endpoint {
             self,
             Self::Consume
                 | Self::V2(
-                    Operation::Stream | Operation::Lease | Operation::BeginEffect | Operation::ListAudit
+                    Operation::Stream
+                        | Operation::StreamEvents
+                        | Operation::Lease
+                        | Operation::BeginEffect
+                        | Operation::ListAudit
                 )
         )
     }

@@ -45,11 +45,7 @@ impl Certificate {
 
     /// The key that a request without a key is made with.
     pub(crate) fn key(&self, headers: &HeaderMap) -> Result<KeyId, Fault> {
-        // A browser shows a certificate whatever page has it ask; a key would have to be known to the page.
-        let is_foreign = |site: &[u8]| !OWN_SITES.iter().any(|own| own.as_bytes() == site);
-        if headers.get_all(FETCH_SITE).iter().any(|site| is_foreign(site.as_bytes())) {
-            return Err(Fault::new(Code::ForeignOrigin, "pages of others may not ask with a certificate"));
-        }
+        check_site(headers, "certificate")?;
         self.key.ok_or_else(|| Fault::new(Code::Unauthenticated, self.stands_for_nothing()))
     }
 
@@ -71,6 +67,16 @@ impl Certificate {
         let text = format!("the key for which the certificate `{name}` stands is not known, or has ended");
         Fault::new(Code::Unauthenticated, text)
     }
+}
+
+/// Refuses what a page of others asks for. A browser shows a certificate or a session whatever page has it ask; a key
+/// would have to be known to the page.
+pub(crate) fn check_site(headers: &HeaderMap, shown: &str) -> Result<(), Fault> {
+    let is_foreign = |site: &[u8]| !OWN_SITES.iter().any(|own| own.as_bytes() == site);
+    if headers.get_all(FETCH_SITE).iter().any(|site| is_foreign(site.as_bytes())) {
+        return Err(Fault::new(Code::ForeignOrigin, format!("pages of others may not ask with a {shown}")));
+    }
+    Ok(())
 }
 
 /// Reads an item of `tls_client`. The key comes last: a name may have an equals sign in it, and an id has none.

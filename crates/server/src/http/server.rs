@@ -16,12 +16,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::app::App;
-use super::descriptors;
 use super::options::Options;
 use super::peer::Peer;
 use super::pulse::Pulse;
 use super::secure::Secure;
 use super::wire::Wire;
+use super::{descriptors, live};
 use crate::metrics::Deliveries;
 
 /// Pause after an accept that failed for want of something (file descriptors, memory), so that the loop does not spin.
@@ -89,10 +89,12 @@ async fn serve_until(
         () = accept(&listener, &app, secure.as_ref(), &permits, &watched) => {}
         () = shutdown => {}
         () = freshness(secure.as_ref()) => {}
+        () = live::keep(&app) => {}
     }
     // Waiting peers see a refused connection instead of a silent one.
     drop(listener);
     app.broker.begin_stop();
+    app.live.end();
     stage.send_replace(Stage::Draining);
     // All permits are back when the last connection is gone.
     let all = u32::try_from(limit).unwrap_or(u32::MAX);

@@ -87,6 +87,10 @@ impl Operation {
             | Self::GetRun
             | Self::GetRouter
             | Self::TestRouter
+            | Self::StreamEvents
+            | Self::SignIn
+            | Self::GetSession
+            | Self::SignOut
             | Self::GetStatus
             | Self::Healthz
             | Self::Readyz

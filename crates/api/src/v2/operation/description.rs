@@ -100,6 +100,8 @@ pub(in crate::v2) enum Content {
     Json(Words, Forms),
     /// One JSON object per line for as long as the connection lives.
     Lines(Words),
+    /// Server-sent events for as long as the connection lives, each with one JSON object.
+    Events(Words),
     /// The document itself.
     Document,
 }

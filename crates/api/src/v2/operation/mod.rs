@@ -173,6 +173,14 @@ pub enum Operation {
     GetRouter,
     /// `POST /v2/router/test`
     TestRouter,
+    /// `GET /v2/events`
+    StreamEvents,
+    /// `POST /v2/session`
+    SignIn,
+    /// `GET /v2/session`
+    GetSession,
+    /// `DELETE /v2/session`
+    SignOut,
     /// `GET /v2/status`
     GetStatus,
     /// `GET /v2/healthz`

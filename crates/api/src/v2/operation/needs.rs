@@ -111,7 +111,8 @@ impl Operation {
             Self::BeginEffect | Self::ReacquireEffect => (Action::Effects, None, Of::Asked),
             Self::FinishEffect | Self::RenewEffect | Self::ReleaseEffect => (Action::Effects, None, Of::None),
             Self::CutOver | Self::RollBack | Self::SealVersion => (Action::Outputs, All, Of::Asked),
-            Self::GetStatus => (Action::Read, None, Of::Filtered),
+            Self::GetStatus | Self::GetSession => (Action::Read, None, Of::Filtered),
+            Self::StreamEvents => (Action::Read, All, Of::All),
             Self::ListTenants => (Action::Read, All, Of::Filtered),
             Self::GetTenant => (Action::Read, All, Of::Asked),
             Self::ListAudit | Self::LimitTenant => (Action::Admin, All, Of::All),
@@ -122,6 +123,8 @@ impl Operation {
             Self::ListDeliveries | Self::ListExports => (Action::Read, Asked, Of::Filtered),
             Self::Introspect => (Action::Read, None, Of::Filtered),
             Self::Healthz | Self::Readyz | Self::GetOpenApi => return Needs::NOTHING,
+            // Whoever signs in shows a key in the body; whoever signs out gives up what they have.
+            Self::SignIn | Self::SignOut => return Needs::NOTHING,
             Self::GetOpenIdConfiguration | Self::GetJsonWebKeys => return Needs::NOTHING,
         };
         Needs { action: Some(action), topics, tenants }

@@ -9,6 +9,7 @@ mod effects;
 mod endpoints;
 mod entities;
 mod errands;
+mod events;
 mod exports;
 mod filled;
 mod groups;
@@ -22,6 +23,7 @@ mod produce;
 mod router;
 mod runs;
 mod server;
+mod sessions;
 mod settings;
 mod tenants;
 mod topics;
@@ -92,6 +94,7 @@ pub(crate) const fn takes_body(operation: Operation) -> bool {
             | Operation::EnableEndpoint
             | Operation::MintCredential
             | Operation::Introspect
+            | Operation::SignIn
             | Operation::RollBack
     )
 }
@@ -178,6 +181,10 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::GetRun => runs::get(&request).await,
         Operation::GetRouter => router::status(&request),
         Operation::TestRouter => router::test(&request).await,
+        Operation::StreamEvents => events::stream(&request).await,
+        Operation::SignIn => sessions::sign_in(&request),
+        Operation::GetSession => sessions::get(&request),
+        Operation::SignOut => sessions::sign_out(&request),
         Operation::GetStatus => server::status(&request),
         Operation::Healthz => Ok(server::healthz()),
         Operation::Readyz => server::readyz(request.app),

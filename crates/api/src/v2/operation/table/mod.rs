@@ -7,6 +7,7 @@ mod dlq;
 mod effects;
 mod endpoints;
 mod entities;
+mod events;
 mod exports;
 mod groups;
 mod keys;
@@ -15,6 +16,7 @@ mod messages;
 mod outputs;
 mod runs;
 mod server;
+mod sessions;
 mod tenants;
 mod topics;
 
@@ -41,6 +43,8 @@ pub(super) fn all() -> impl Iterator<Item = &'static Description> {
         &keys::LINES[..],
         &tenants::LINES[..],
         &audit::LINES[..],
+        &events::LINES[..],
+        &sessions::LINES[..],
         &server::LINES[..],
     ];
     chapters.into_iter().flatten()
