@@ -57,23 +57,23 @@ impl Operation {
     /// What a key must allow for it.
     #[must_use]
     pub const fn needs(self) -> Needs {
-        use KeyAction as Action;
+        use KeyAction::{Admin, Consume, Effects, Manage, Outputs, Produce, Read};
         use Tenants as Of;
         use Topics::{All, Asked, Filtered, InPath, None};
         let (action, topics, tenants) = match self {
-            Self::Produce => (Action::Produce, Asked, Of::OwnMessages),
-            Self::Lease | Self::Stream => (Action::Consume, InPath, Of::OwnTopic),
-            Self::Ack | Self::Nack | Self::Extend | Self::MintCredential => (Action::Consume, None, Of::None),
+            Self::Produce => (Produce, Asked, Of::OwnMessages),
+            Self::Lease | Self::Stream => (Consume, InPath, Of::OwnTopic),
+            Self::Ack | Self::Nack | Self::Extend | Self::MintCredential => (Consume, None, Of::None),
             // It may name an effect that the message waits for.
-            Self::Release => (Action::Consume, None, Of::Asked),
-            Self::Commit => (Action::Consume, Asked, Of::Asked),
-            Self::Browse | Self::GetMessage => (Action::Read, InPath, Of::OwnMessages),
+            Self::Release => (Consume, None, Of::Asked),
+            Self::Commit => (Consume, Asked, Of::Asked),
+            Self::Browse | Self::GetMessage => (Read, InPath, Of::OwnMessages),
             Self::ListLetters | Self::GetLetter | Self::GetTopic | Self::ListGroups | Self::GetGroup => {
-                (Action::Read, InPath, Of::OwnTopic)
+                (Read, InPath, Of::OwnTopic)
             }
-            Self::ListTopics | Self::ListDeadTopics => (Action::Read, Filtered, Of::Filtered),
+            Self::ListTopics | Self::ListDeadTopics => (Read, Filtered, Of::Filtered),
             // It becomes a topic of the key's tenant.
-            Self::PutTopic => (Action::Manage, InPath, Of::Asked),
+            Self::PutTopic => (Manage, InPath, Of::Asked),
             Self::CancelMessage
             | Self::PatchTopic
             | Self::DeleteTopic
@@ -83,11 +83,11 @@ impl Operation {
             | Self::SeekGroup
             | Self::PauseGroup
             | Self::ResumeGroup
-            | Self::Purge => (Action::Manage, InPath, Of::OwnTopic),
-            Self::Redrive => (Action::Manage, Asked, Of::OwnTopic),
-            Self::ListJobs => (Action::Read, Filtered, Of::Filtered),
-            Self::GetJob => (Action::Read, Asked, Of::Filtered),
-            Self::CancelJob => (Action::Manage, Asked, Of::Filtered),
+            | Self::Purge => (Manage, InPath, Of::OwnTopic),
+            Self::Redrive => (Manage, Asked, Of::OwnTopic),
+            Self::ListJobs => (Read, Filtered, Of::Filtered),
+            Self::GetJob => (Read, Asked, Of::Filtered),
+            Self::CancelJob => (Manage, Asked, Of::Filtered),
             Self::GetCommit
             | Self::ListDatasets
             | Self::GetDataset
@@ -98,30 +98,28 @@ impl Operation {
             | Self::ListRuns
             | Self::GetRun
             | Self::GetEffect
-            | Self::ListEffects => (Action::Read, All, Of::Asked),
-            Self::GetRouter | Self::ListEndpoints | Self::GetEndpoint => (Action::Read, All, Of::All),
+            | Self::ListEffects => (Read, All, Of::Asked),
+            Self::GetRouter | Self::ListEndpoints | Self::GetEndpoint => (Read, All, Of::All),
             Self::TestRouter
             | Self::PutEndpoint
             | Self::DeleteEndpoint
             | Self::DisableEndpoint
-            | Self::EnableEndpoint => (Action::Manage, All, Of::All),
-            Self::DeleteVersion | Self::RemoveEntity | Self::ResolveEffect => {
-                (Action::Manage, All, Of::Asked)
-            }
-            Self::BeginEffect | Self::ReacquireEffect => (Action::Effects, None, Of::Asked),
-            Self::FinishEffect | Self::RenewEffect | Self::ReleaseEffect => (Action::Effects, None, Of::None),
-            Self::CutOver | Self::RollBack | Self::SealVersion => (Action::Outputs, All, Of::Asked),
-            Self::GetStatus | Self::GetSession => (Action::Read, None, Of::Filtered),
-            Self::StreamEvents => (Action::Read, All, Of::All),
-            Self::ListTenants => (Action::Read, All, Of::Filtered),
-            Self::GetTenant => (Action::Read, All, Of::Asked),
-            Self::ListAudit | Self::LimitTenant => (Action::Admin, All, Of::All),
+            | Self::EnableEndpoint => (Manage, All, Of::All),
+            Self::DeleteVersion | Self::RemoveEntity | Self::ResolveEffect => (Manage, All, Of::Asked),
+            Self::BeginEffect | Self::ReacquireEffect => (Effects, None, Of::Asked),
+            Self::FinishEffect | Self::RenewEffect | Self::ReleaseEffect => (Effects, None, Of::None),
+            Self::CutOver | Self::RollBack | Self::SealVersion => (Outputs, All, Of::Asked),
+            Self::GetStatus | Self::GetSession => (Read, None, Of::Filtered),
+            Self::StreamEvents => (Read, All, Of::All),
+            Self::ListTenants => (Read, All, Of::Filtered),
+            Self::GetTenant => (Read, All, Of::Asked),
+            Self::ListAudit | Self::LimitTenant => (Admin, All, Of::All),
             Self::CreateKey | Self::ListKeys | Self::GetKey | Self::RotateKey | Self::RevokeKey => {
-                (Action::Admin, None, Of::None)
+                (Admin, None, Of::None)
             }
-            Self::PostDelivery | Self::PostExport => (Action::Produce, Asked, Of::Asked),
-            Self::ListDeliveries | Self::ListExports => (Action::Read, Asked, Of::Filtered),
-            Self::Introspect => (Action::Read, None, Of::Filtered),
+            Self::PostDelivery | Self::PostExport => (Produce, Asked, Of::Asked),
+            Self::ListDeliveries | Self::ListExports => (Read, Asked, Of::Filtered),
+            Self::Introspect => (Read, None, Of::Filtered),
             Self::Healthz | Self::Readyz | Self::GetOpenApi => return Needs::NOTHING,
             // Whoever signs in shows a key in the body; whoever signs out gives up what they have.
             Self::SignIn | Self::SignOut => return Needs::NOTHING,
