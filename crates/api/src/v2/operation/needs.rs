@@ -109,7 +109,7 @@ impl Operation {
             Self::BeginEffect | Self::ReacquireEffect => (Effects, None, Of::Asked),
             Self::FinishEffect | Self::RenewEffect | Self::ReleaseEffect => (Effects, None, Of::None),
             Self::CutOver | Self::RollBack | Self::SealVersion => (Outputs, All, Of::Asked),
-            Self::GetStatus | Self::GetSession => (Read, None, Of::Filtered),
+            Self::GetStatus | Self::GetSession | Self::Introspect => (Read, None, Of::Filtered),
             Self::StreamEvents => (Read, All, Of::All),
             Self::ListTenants => (Read, All, Of::Filtered),
             Self::GetTenant => (Read, All, Of::Asked),
@@ -119,7 +119,6 @@ impl Operation {
             }
             Self::PostDelivery | Self::PostExport => (Produce, Asked, Of::Asked),
             Self::ListDeliveries | Self::ListExports => (Read, Asked, Of::Filtered),
-            Self::Introspect => (Read, None, Of::Filtered),
             Self::Healthz | Self::Readyz | Self::GetOpenApi => return Needs::NOTHING,
             // Whoever signs in shows a key in the body; whoever signs out gives up what they have.
             Self::SignIn | Self::SignOut => return Needs::NOTHING,
