@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::config::{Config, Storage};
 use crate::decide::BATCH_BYTES_SOFT_MAX;
 use crate::failure::StartError;
-use crate::log::{self, FileLog, Log, PostgresLog};
+use crate::log::{self, FileLog, Log};
 use crate::request::Recovery;
 use crate::shared::Shared;
 use crate::supervise;
@@ -43,10 +43,15 @@ impl Broker {
                     .map_err(|source| StartError::Directory { path: path.display().to_string(), source })?;
                 Self::start_on(config, disk)
             }
+            #[cfg(feature = "postgres")]
             Storage::Postgres(place) => {
-                let log = PostgresLog::new(place, config.segment_bytes)?;
+                let log = log::PostgresLog::new(place, config.segment_bytes)?;
                 launch(config, log)
             }
+            #[cfg(not(feature = "postgres"))]
+            Storage::Postgres(_) => Err(StartError::Config(
+                "this build keeps no log in PostgreSQL; build it with `cargo build --release --features full`",
+            )),
         }
     }
 

@@ -93,7 +93,7 @@ const ROWS: [Row; 22] = [
     Row {
         package: "driftq-engine",
         workspace: &["driftq-core", "driftq-postgres", "driftq-wal"],
-        workspace_in_tests: &["driftq-testbed"],
+        workspace_in_tests: &["driftq-engine", "driftq-testbed"],
         outside_only: None,
         outside_never: &["axum", "hyper", "hyper-util"],
         because: "the engine runs decisions and does not know who asks",

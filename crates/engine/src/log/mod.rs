@@ -9,6 +9,8 @@
 
 mod error;
 mod file;
+mod place;
+#[cfg(feature = "postgres")]
 mod postgres;
 
 use std::ops::ControlFlow;
@@ -16,7 +18,9 @@ use std::ops::ControlFlow;
 pub use driftq_wal::{Cursor, Lsn, Room, SegmentInfo, Snapshot};
 pub use error::{AppendError, KeepError, ReadError, ReplayError};
 pub use file::{FileLog, in_memory};
-pub use postgres::{PostgresLog, PostgresPlace};
+pub use place::PostgresPlace;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresLog;
 
 use crate::failure::StartError;
 

@@ -14,7 +14,6 @@ mod schema;
 mod snapshot;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -25,7 +24,7 @@ use self::append::PostgresWriter;
 use self::archive::PostgresArchive;
 use self::fault::Trouble;
 use self::link::{Link, Links, Route};
-use super::{Cursor, Log, Lsn, Opened, SegmentInfo};
+use super::{Cursor, Log, Lsn, Opened, PostgresPlace, SegmentInfo};
 use crate::failure::StartError;
 use crate::locks::{lock, read, write};
 
@@ -33,25 +32,6 @@ use crate::locks::{lock, read, write};
 const SHARD: i32 = 0;
 /// Longest name of a schema that PostgreSQL keeps whole.
 const NAME_BYTES_MAX: usize = 63;
-
-/// Which database, and what in it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PostgresPlace {
-    /// `postgres://user:password@host/database`.
-    pub url: String,
-    /// The schema that holds the log and nothing else.
-    pub schema: String,
-    /// The name of the cluster. A log of another name is not touched.
-    pub cluster: String,
-}
-
-/// Without the URL: there may be a password in it.
-impl fmt::Debug for PostgresPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { schema, cluster, .. } = self;
-        f.debug_struct("PostgresPlace").field("schema", schema).field("cluster", cluster).finish()
-    }
-}
 
 /// A log in a PostgreSQL database.
 pub struct PostgresLog {
