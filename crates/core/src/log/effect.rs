@@ -273,18 +273,22 @@ impl<'a> EffectFact<'a> {
         let whose = if kind == BEGUN_OF_TENANT { take.text()? } else { "" };
         let number = take.u64()?;
         Ok(match kind {
-            BEGUN | BEGUN_OF_TENANT => Self::Begun(BegunFact {
-                number,
-                identity: take.identity()?,
-                request: RequestHash(take.u64()?),
-                tenant: take.u32()?,
-                scope: take.u32()?,
-                lent: Lent::decode(take)?,
-                run: take.text()?,
-                whose,
-                check: take.u32()?,
-                bytes: take.bytes()?,
-            }),
+            BEGUN | BEGUN_OF_TENANT => {
+                let begun = BegunFact {
+                    number,
+                    identity: take.identity()?,
+                    request: RequestHash(take.u64()?),
+                    tenant: take.u32()?,
+                    scope: take.u32()?,
+                    lent: Lent::decode(take)?,
+                    run: take.text()?,
+                    whose,
+                    check: take.u32()?,
+                    bytes: take.bytes()?,
+                };
+                // No run is nobody's: what no broker writes must not be read as more than it can be written as.
+                Self::Begun(if begun.run.is_empty() { BegunFact { whose: "", ..begun } } else { begun })
+            }
             TAKEN => Self::Taken { number, lent: Lent::decode(take)? },
             RENEWED => Self::Renewed { number, until: Time(take.u64()?) },
             LAPSED => Self::Lapsed { number, at: Time(take.u64()?) },

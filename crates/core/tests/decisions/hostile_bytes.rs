@@ -304,3 +304,22 @@ proptest! {
 thread_local! {
     static CORPUS: std::rc::Rc<Vec<(Vec<u8>, Vec<Batch>)>> = std::rc::Rc::new(corpus());
 }
+
+/// Found by a fuzzer: a tenant whose run has no name was read, and could not be written again.
+#[test]
+fn a_fact_that_no_shard_wrote_is_written_as_it_was_read() {
+    let bytes = include_bytes!("../../../../fuzz/corpus/facts/begun-of-tenant-without-run");
+    let base = Position(1 << 32);
+    let mut facts = 0;
+    Fact::each(base, bytes, |_, fact| {
+        facts += 1;
+        let mut written = Vec::new();
+        fact.encode(&mut written);
+        Fact::each(base, &written, |_, again| {
+            assert_eq!(again, fact);
+            Ok(())
+        })
+    })
+    .unwrap();
+    assert_eq!(facts, 1);
+}
