@@ -30,10 +30,10 @@ function findings(status: Status | undefined, sample: Sample, topics: TopicRow[]
   if (status && !status.durable) add("look", "Nothing is on disk", "Everything is in memory, and gone when the process ends; fine for tests.");
   if (sample.effects_unknown > 0) {
     add("act", <a href={link(["effects"], { state: "unknown" })}>{plural(sample.effects_unknown, "effect")} of unknown outcome</a>,
-      "Somebody has to find out whether they happened, and say so.");
+      "Somebody has to find out what happened, and say so.");
   }
   if (sample.dead_letters > 0) {
-    add("act", <a href="#/letters">{plural(sample.dead_letters, "dead letter")}</a>, "No worker gets them until they are sent back.");
+    add("act", <a href="#/letters">{plural(sample.dead_letters, "dead letter")}</a>, "What is dead waits until somebody sends it back.");
   }
   for (const topic of topics) {
     const age = topic.oldest_at ? now - Date.parse(topic.oldest_at) : 0;

@@ -4,10 +4,10 @@ use super::Asset;
 
 pub(super) static ASSETS: [Asset; 3] = [
     Asset {
-        path: "assets/index-Rl_noHLQ.js",
+        path: "assets/index-C3lWjcXO.js",
         content_type: "text/javascript; charset=utf-8",
-        tag: "\"948611b49c3e055e\"",
-        bytes: include_bytes!("../../../assets/ui/index-Rl_noHLQ.js.gz"),
+        tag: "\"fc64f39417783248\"",
+        bytes: include_bytes!("../../../assets/ui/index-C3lWjcXO.js.gz"),
     },
     Asset {
         path: "assets/style-DhR_ztGs.css",
@@ -18,7 +18,7 @@ pub(super) static ASSETS: [Asset; 3] = [
     Asset {
         path: "index.html",
         content_type: "text/html; charset=utf-8",
-        tag: "\"2e04dfcd5dbaed75\"",
+        tag: "\"c0442456f9e5b678\"",
         bytes: include_bytes!("../../../assets/ui/index.html.gz"),
     },
 ];
