@@ -41,14 +41,9 @@ impl Client {
         &self,
         topic: &str,
         group: &str,
-        mut request: LeaseRequest<'_>,
+        request: LeaseRequest<'_>,
     ) -> Result<Vec<Item<'static>>, Error> {
-        if request.request_id.is_none() {
-            request.request_id = Some(random::name(16)?.into());
-        }
-        let wait = Duration::from_millis(request.wait_ms);
-        let leased: Leased<'static> =
-            self.ask(Method::POST, &lease_path(topic, group), render(&request)?, wait).await?;
+        let leased: Leased<'static> = self.lease_unread(topic, group, request).await?.read()?;
         Ok(leased.messages)
     }
 
