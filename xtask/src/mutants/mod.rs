@@ -11,7 +11,12 @@ mod tree;
 
 use std::{
     collections::BTreeSet,
-    path::Path,
+    num::NonZero,
+    panic::resume_unwind,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -25,6 +30,11 @@ use crate::{args::Args, command};
 /// Seeds that must be clean on the unbroken tree first, so that not every mutant looks caught. `test` and `soak` run many
 /// more of them in their simulation step; here nothing is optimised, and one takes half a second.
 const SEEDS_UNBROKEN_MAX: u64 = 20;
+
+/// Copies in which mutants are hunted at the same time, where there are so many cores.
+const LANES_MAX: usize = 4;
+/// A further copy has to be built first: it is worth it for so many mutants.
+const MUTANTS_PER_LANE_MIN: usize = 12;
 
 pub(crate) struct Settings {
     only: Option<String>,
@@ -101,10 +111,50 @@ fn run_in(root: &Path, work: &Path, settings: &Settings) -> Result<()> {
     if chosen.is_empty() {
         bail!("no mutant has this name; `cargo xtask mutants --list` shows them");
     }
-    let tree = Tree::copy(root, &work.join("tree"))?;
-    let hunter = Hunter { tree: tree.root().to_owned(), target: work.join("target") };
-    unbroken(&hunter, settings.seeds_unbroken)?;
-    hunt_all(&tree, &hunter, &chosen, settings)
+    let first = Lane::new(root, work, 0)?;
+    unbroken(&first.hunter, settings.seeds_unbroken)?;
+    let lanes = Lane::beside(first, root, work, chosen.len())?;
+    judge_list(&hunt_all(&lanes, &chosen, settings)?, &chosen, settings)
+}
+
+/// A copy of the workspace, and what is built of it. Most of a build is one compiler after the other, so that several
+/// copies are built and hunted in side by side.
+struct Lane {
+    tree: Tree,
+    hunter: Hunter,
+}
+
+impl Lane {
+    fn new(root: &Path, work: &Path, number: usize) -> Result<Self> {
+        let tree = Tree::copy(root, &work.join(format!("tree-{number}")))?;
+        let hunter = Hunter { tree: tree.root().to_owned(), target: Self::target(work, number) };
+        Ok(Self { tree, hunter })
+    }
+
+    fn target(work: &Path, number: usize) -> PathBuf {
+        work.join(format!("target-{number}"))
+    }
+
+    /// The lanes of a list: the first, and others that begin with what it has built of third-party packages.
+    fn beside(first: Self, root: &Path, work: &Path, mutants: usize) -> Result<Vec<Self>> {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let count = cores.min(LANES_MAX).min(mutants.div_ceil(MUTANTS_PER_LANE_MIN)).max(1);
+        let mut lanes = vec![first];
+        for number in 1..count {
+            let (built, target) = (Self::target(work, 0), Self::target(work, number));
+            if !target.exists() {
+                let mut copy = Command::new("cp");
+                command::expect_success(copy.arg("-a").args([&built, &target]))?;
+            }
+            lanes.push(Self::new(root, work, number)?);
+        }
+        Ok(lanes)
+    }
+
+    fn judge(&self, mutant: &Mutant, settings: &Settings) -> Result<HuntResult> {
+        let judge = || self.hunter.judge(settings.seeds, mutant.seed);
+        self.tree.with_mutant(mutant, judge)?.context("running the simulator on a mutant")
+    }
 }
 
 /// On the unbroken tree the simulator must be silent, or every mutant would look caught.
@@ -121,36 +171,63 @@ fn unbroken(hunter: &Hunter, seeds: u64) -> Result<()> {
     }
 }
 
-fn hunt_all(tree: &Tree, hunter: &Hunter, mutants: &[Mutant], settings: &Settings) -> Result<()> {
+/// What became of every mutant that was started before the time was up.
+fn hunt_all<'a>(
+    lanes: &[Lane],
+    mutants: &'a [Mutant],
+    settings: &Settings,
+) -> Result<Vec<(&'a Mutant, HuntResult)>> {
     let started = Instant::now();
     let width = mutants.iter().map(|mutant| mutant.name.len()).max().unwrap_or(0).max(4);
     println!("{:width$}  {:>5}  {:>7}  caught by", "name", "seeds", "seconds");
-    let (mut alive, mut caught, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
-    for mutant in mutants {
-        if settings.budget.is_some_and(|budget| started.elapsed() > budget) {
-            left_out.push(mutant.name.as_str());
-            continue;
+    let next = AtomicUsize::new(0);
+    let hunt = |lane: &Lane| {
+        let mut judged = Vec::new();
+        while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if settings.budget.is_some_and(|budget| started.elapsed() > budget) {
+                break;
+            }
+            let begun = Instant::now();
+            let verdict = lane.judge(mutant, settings)?;
+            let (seeds, text) = told(&verdict, mutant, settings);
+            println!("{:width$}  {seeds:>5}  {:>7.1}  {text}", mutant.name, begun.elapsed().as_secs_f64());
+            judged.push((mutant, verdict));
         }
-        let begun = Instant::now();
-        let verdict = tree
-            .with_mutant(mutant, || hunter.judge(settings.seeds, mutant.seed))?
-            .context("running the simulator on a mutant")?;
-        let (seeds, text) = match &verdict {
-            HuntResult::Caught { by, seeds } => {
-                (seeds.map_or("?".to_owned(), |seeds| seeds.to_string()), by.clone())
-            }
-            HuntResult::Survived => {
-                (settings.seeds.to_string(), format!("NOTHING; it breaks: {}", mutant.breaks))
-            }
-            HuntResult::Broken { why } => ("-".to_owned(), format!("NOTHING: {why}")),
-        };
-        println!("{:width$}  {seeds:>5}  {:>7.1}  {text}", mutant.name, begun.elapsed().as_secs_f64());
+        Ok(judged)
+    };
+    thread::scope(|scope| {
+        let hunts: Vec<_> = lanes.iter().map(|lane| scope.spawn(|| hunt(lane))).collect();
+        let ended = hunts.into_iter().map(|hunt| hunt.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        Ok(ended.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    })
+}
+
+/// How many seeds it took, and what was said.
+fn told(verdict: &HuntResult, mutant: &Mutant, settings: &Settings) -> (String, String) {
+    match verdict {
+        HuntResult::Caught { by, seeds } => {
+            (seeds.map_or("?".to_owned(), |seeds| seeds.to_string()), by.clone())
+        }
+        HuntResult::Survived => {
+            (settings.seeds.to_string(), format!("NOTHING; it breaks: {}", mutant.breaks))
+        }
+        HuntResult::Broken { why } => ("-".to_owned(), format!("NOTHING: {why}")),
+    }
+}
+
+/// Fails unless every mutant was caught and the short list keeps its promise.
+fn judge_list(judged: &[(&Mutant, HuntResult)], mutants: &[Mutant], settings: &Settings) -> Result<()> {
+    let (mut alive, mut caught) = (Vec::new(), Vec::new());
+    for (mutant, verdict) in judged {
         match verdict {
-            HuntResult::Caught { by, .. } => caught.push((mutant.is_short, check_of(&by).to_owned())),
+            HuntResult::Caught { by, .. } => caught.push((mutant.is_short, check_of(by).to_owned())),
             _ => alive.push(mutant.name.as_str()),
         }
     }
     println!("{} of {} mutants caught", caught.len(), mutants.len());
+    let started: BTreeSet<&str> = judged.iter().map(|(mutant, _)| mutant.name.as_str()).collect();
+    let names = mutants.iter().map(|mutant| mutant.name.as_str());
+    let left_out: Vec<_> = names.filter(|name| !started.contains(name)).collect();
     if !left_out.is_empty() {
         println!("not started, the time was up: {}", left_out.join(", "));
     }
