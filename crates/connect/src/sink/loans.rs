@@ -307,6 +307,28 @@ mod tests {
     }
 
     #[test]
+    fn what_another_holder_has_is_left_out_of_a_batch() {
+        let client = Client::new("http://127.0.0.1:9").unwrap();
+        let lanes = ("t".to_owned(), "g".to_owned());
+        let loans = Loans::new(client, lanes, "me".to_owned(), Duration::from_secs(1));
+        let mut batch = lot(0..3).batch;
+        let tokens: Vec<_> = batch.messages.iter().map(|message| Arc::clone(&message.token)).collect();
+        loans.held().lots.insert(1, Tokens { tokens: tokens.clone(), is_begun: false });
+        let part: Vec<_> = tokens.into_iter().map(|token| (token, false)).collect();
+        let (ok, stale) = (Settled::new(SettledStatus::Ok), Settled::new(SettledStatus::Stale));
+        let cancelled = Settled { cancelled: true, ..ok };
+        loans.note_lost(&part, &[stale, ok, cancelled]);
+        loans.begin(&mut batch);
+        let held: Vec<bool> = batch.messages.iter().map(|message| message.is_held).collect();
+        assert_eq!(held, [false, true, false]);
+        loans.forget(&batch.messages);
+        assert!(
+            loans.held().lost.is_empty() && loans.held().lots.is_empty(),
+            "nothing is remembered for ever"
+        );
+    }
+
+    #[test]
     fn answers_that_overtook_each_other_are_put_in_the_order_of_their_messages() {
         let batch = joined(vec![lot(4..6), lot(7..7), lot(6..7), lot(0..4)]);
         let offsets: Vec<i64> = batch.messages.iter().map(|message| message.offset).collect();
