@@ -19,6 +19,7 @@ mod broker;
 mod browse;
 mod cache;
 mod clock;
+pub mod cluster;
 mod commits;
 mod config;
 mod counters;

@@ -1,7 +1,9 @@
 //! One request and its answer. Connections are kept and used again by hyper's pool.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -192,6 +194,40 @@ impl Body {
     }
 }
 
+impl Body {
+    /// As [`Body::next`], for those who poll.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
+        loop {
+            match ready!(Pin::new(&mut self.0).poll_frame(cx)) {
+                None => return Poll::Ready(None),
+                Some(Err(error)) => return Poll::Ready(Some(Err(Failure::of_reading(&error)))),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Poll::Ready(Some(Ok(data)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// How long it is, if the server has said so.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
+        self.0.size_hint().exact()
+    }
+}
+
+/// An answer whose body is still to come, whatever its status.
+#[derive(Debug)]
+pub struct Begun {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Body,
+}
+
 impl Client {
     /// The way to this server. Nothing is connected yet.
     ///
@@ -242,6 +278,29 @@ impl Client {
             StatusCode::OK => Ok(Ok(Body(response.into_body()))),
             _ => Ok(Err(self.whole(response).await?)),
         }
+    }
+
+    /// Passes somebody's request on as it is: `path` has its query, `headers` are sent beside those that HTTP itself needs.
+    /// After [`Failure::Unreachable`] nothing of it was sent.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub async fn relay(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Begun, Failure> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.0.address.url()))
+            .body(Full::new(body));
+        let mut request = request.map_err(|error| Failure::Invalid(error.to_string()))?;
+        *request.headers_mut() = headers;
+        let response = self.0.http.request(request).await.map_err(|error| Failure::of_sending(&error))?;
+        let (head, body) = response.into_parts();
+        Ok(Begun { status: head.status, headers: head.headers, body: Body(body) })
     }
 
     async fn exchange(&self, call: &Call) -> Result<Answer, Failure> {

@@ -18,7 +18,9 @@ mod tls;
 pub use hyper::{HeaderMap, Method, StatusCode, header};
 
 pub use address::{Address, AddressError, escape};
-pub use client::{Answer, Body, CONNECT_TIMEOUT, Call, Client, HEAD_BYTES_MAX, KEPT_FOR, KEPT_MAX, Options};
+pub use client::{
+    Answer, Begun, Body, CONNECT_TIMEOUT, Call, Client, HEAD_BYTES_MAX, KEPT_FOR, KEPT_MAX, Options,
+};
 pub use failure::Failure;
 pub use key::Key;
 pub use patience::Patience;

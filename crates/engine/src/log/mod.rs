@@ -21,6 +21,8 @@ pub use file::{FileLog, in_memory};
 pub use place::PostgresPlace;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresLog;
+#[cfg(feature = "postgres")]
+pub(crate) use postgres::PostgresRegister;
 
 use crate::failure::StartError;
 

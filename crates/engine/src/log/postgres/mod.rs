@@ -10,6 +10,7 @@ mod append;
 mod archive;
 mod fault;
 mod link;
+mod register;
 mod schema;
 mod snapshot;
 
@@ -23,6 +24,8 @@ use tokio_postgres::types::Type;
 use self::append::PostgresWriter;
 use self::archive::PostgresArchive;
 use self::fault::Trouble;
+pub(crate) use self::register::PostgresRegister;
+
 use self::link::{Link, Links, Route};
 use super::{Cursor, Log, Lsn, Opened, PostgresPlace, SegmentInfo};
 use crate::failure::StartError;

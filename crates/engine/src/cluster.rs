@@ -1,0 +1,221 @@
+//! Several servers on one log: which of them serves.
+//!
+//! The servers of a cluster share a log, and one of them has it open. Which one is decided in the database that holds
+//! the log, by its clock: a server takes the seat for a moment and renews it as long as it lives; when its time is
+//! over, another takes it. The seat only says who should serve. That nobody else writes is the log's own doing: who
+//! opens it fences those before, however wrong they are about the time.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{oneshot, watch};
+
+use crate::failure::StartError;
+use crate::log::PostgresPlace;
+
+/// How long a seat lasts after it was last renewed. As long nobody serves when a server dies, and a little longer.
+pub const SEAT_TIME: Duration = Duration::from_secs(2);
+/// How often it is renewed, and how often the others look whether it is free.
+const BEAT: Duration = Duration::from_millis(400);
+/// Who has given the seat up does not take it back at once: the others come first.
+const MODESTY: Duration = BEAT.saturating_mul(3);
+
+/// How the servers of a cluster stand, as the database last said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The URL of the server that serves; none while the seat is free.
+    pub serving: Option<String>,
+    /// Whether this server has the seat.
+    pub is_mine: bool,
+    /// Whether an operator has asked this server to leave the work to others.
+    pub is_drained: bool,
+    /// All servers that were seen lately.
+    pub nodes: Vec<Node>,
+}
+
+impl Standing {
+    /// The server that takes new requests: the one that serves, unless it is about to leave the work to others.
+    #[must_use]
+    pub fn taker(&self) -> Option<&str> {
+        let serving = self.serving.as_deref()?;
+        let leaves = self.nodes.iter().any(|node| node.url == serving && node.is_drained);
+        (!leaves).then_some(serving)
+    }
+}
+
+/// A server of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Where the others reach it.
+    pub url: String,
+    /// How long ago it was last heard of.
+    pub seen_ms_ago: u64,
+    /// Whether it leaves the work to others.
+    pub is_drained: bool,
+}
+
+impl Node {
+    /// Whether it can be expected to take over.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        u128::from(self.seen_ms_ago) < SEAT_TIME.as_millis()
+    }
+}
+
+/// What is asked of the thread that keeps the seat.
+enum Order {
+    /// Gives the seat up.
+    Leave(oneshot::Sender<()>),
+    /// Has a server leave the work to others, or take its part again. The answer: whether there is such a server.
+    Drain { url: String, is_drained: bool, done: oneshot::Sender<Result<bool, String>> },
+}
+
+/// What a server wants of the seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// It has the seat and keeps it, also if it is asked to leave: it does so when it has finished.
+    Keep,
+    /// It takes the seat if it is free, and if nobody has asked it to leave the work to others.
+    Take,
+    /// It has just given the seat up.
+    Nothing,
+}
+
+/// Where seats are kept.
+pub(crate) trait Register: Send + 'static {
+    /// Says that this server lives, renews the seat or takes it if it is free, and tells how all stand.
+    fn beat(&mut self, claim: Claim) -> Result<Standing, String>;
+    /// Gives the seat up.
+    fn leave(&mut self) -> Result<(), String>;
+    /// Marks a server. False if there is none of this URL.
+    fn drain(&mut self, url: &str, is_drained: bool) -> Result<bool, String>;
+}
+
+/// This server's part in a cluster. Dropping it gives the seat up.
+#[derive(Debug)]
+pub struct Seat {
+    url: String,
+    standing: watch::Receiver<Standing>,
+    orders: Sender<Order>,
+}
+
+impl Seat {
+    /// Takes part in the cluster of this log, as the server that others reach at `url`.
+    ///
+    /// # Errors
+    /// If the database refuses, or the tables in it are not those of a log.
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "it can only be refused"))]
+    pub fn keep(place: &PostgresPlace, url: String) -> Result<Self, StartError> {
+        #[cfg(feature = "postgres")]
+        return Self::begin(crate::log::PostgresRegister::open(place, &url)?, url);
+        #[cfg(not(feature = "postgres"))]
+        Err(StartError::Config("this driftq was built without PostgreSQL; use one with the feature postgres"))
+    }
+
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is no other register"))]
+    fn begin(register: impl Register, url: String) -> Result<Self, StartError> {
+        let (tell, standing) = watch::channel(Standing::default());
+        let (orders, received) = channel();
+        let thread = thread::Builder::new().name("driftq-seat".into());
+        thread.spawn(move || keep(register, &tell, &received))?;
+        Ok(Self { url, standing, orders })
+    }
+
+    /// Where the others reach this server.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// How all stand, now and from now on.
+    #[must_use]
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.clone()
+    }
+
+    /// Gives the seat up, so that another server takes it at once instead of when its time is over.
+    pub async fn leave(&self) {
+        let (done, left) = oneshot::channel();
+        if self.orders.send(Order::Leave(done)).is_ok() {
+            // Whether it worked or not: the seat's time is over soon.
+            let _ = left.await;
+        }
+    }
+
+    /// Has a server leave the work to others, or take its part again. False if there is no such server.
+    ///
+    /// # Errors
+    /// If the database cannot be reached.
+    pub async fn drain(&self, url: String, is_drained: bool) -> Result<bool, String> {
+        let (done, answer) = oneshot::channel();
+        let gone = || "this server is stopping".to_owned();
+        self.orders.send(Order::Drain { url, is_drained, done }).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+/// Renews until there is nobody left to give orders.
+fn keep(mut register: impl Register, tell: &watch::Sender<Standing>, orders: &Receiver<Order>) {
+    let (mut is_mine, mut is_away) = (false, false);
+    let mut left: Option<Instant> = None;
+    loop {
+        let claim = match left {
+            _ if is_mine => Claim::Keep,
+            Some(left) if left.elapsed() < MODESTY => Claim::Nothing,
+            _ => Claim::Take,
+        };
+        match register.beat(claim) {
+            Ok(standing) => {
+                if is_away {
+                    tracing::info!("the cluster's seat can be seen again");
+                }
+                (is_mine, is_away) = (standing.is_mine, false);
+                tell.send_if_modified(|told| {
+                    let is_news = is_news(told, &standing);
+                    *told = standing;
+                    is_news
+                });
+            }
+            // Nobody else can take the seat either: things stay as they are.
+            Err(why) => {
+                if !std::mem::replace(&mut is_away, true) {
+                    tracing::warn!(%why, "the cluster's seat cannot be seen");
+                }
+            }
+        }
+        let ordered = match orders.recv_timeout(BEAT) {
+            Ok(order) => order,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        match ordered {
+            Order::Leave(done) => {
+                leave(&mut register);
+                (is_mine, left) = (false, Some(Instant::now()));
+                tell.send_modify(|told| told.is_mine = false);
+                let _ = done.send(());
+            }
+            Order::Drain { url, is_drained, done } => {
+                let _ = done.send(register.drain(&url, is_drained));
+            }
+        }
+    }
+    if is_mine {
+        leave(&mut register);
+    }
+}
+
+fn leave(register: &mut impl Register) {
+    if let Err(why) = register.leave() {
+        tracing::warn!(%why, "the cluster's seat could not be given up; it is free when its time is over");
+    }
+}
+
+/// Whether anything has changed that somebody waits for; when servers were last seen changes all the time.
+fn is_news(told: &Standing, now: &Standing) -> bool {
+    fn parts(standing: &Standing) -> (Option<&str>, Option<&str>, bool, bool) {
+        (standing.serving.as_deref(), standing.taker(), standing.is_mine, standing.is_drained)
+    }
+    parts(told) != parts(now)
+}
