@@ -14,6 +14,7 @@ SEMANTIC_DETAILS = (
     "is there twice", "url: must", "endpoint: must have at most 244", "secrets: ", "credential: give", "an e-mail needs",
     "from, to and subject", "method: only", "retry_schedule_ms: no entry", "give body or body_b64",
     "give deliver_at or delay_ms", "headers: at most 32", "selection: ",
+    "this server has its log for itself",
 )
 # Names that are there, so that more than the door is tested.
 KNOWN = {"topic": "orders", "group": "billing", "owner": "worker-1"}

@@ -12,6 +12,7 @@ mod audit;
 mod caller;
 mod child;
 pub mod client;
+mod cluster;
 pub mod colour;
 mod commit;
 mod confirm;
@@ -218,6 +219,9 @@ enum Command {
     Tenant(tenant::Command),
     /// See who did what, when, from where
     Audit(audit::Args),
+    /// See which of the servers that share a log serves, and move the work
+    #[command(subcommand)]
+    Cluster(cluster::Command),
     /// See how the router does, and ask it about a message
     #[command(subcommand)]
     Router(router::Command),
@@ -273,6 +277,7 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Delivery(command) => block_on(delivery::run(common, &command)),
         Command::Tenant(command) => block_on(tenant::run(common, &command)),
         Command::Audit(args) => block_on(audit::run(common, &args)),
+        Command::Cluster(command) => block_on(cluster::run(common, &command)),
         Command::Router(command) => block_on(router::run(common, &command)),
         Command::Wal(command) => wal::run(common, &command),
         Command::Ui(args) => ui::run(common, &args),

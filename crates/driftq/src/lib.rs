@@ -5,6 +5,7 @@ mod config_check;
 mod connecting;
 mod dev;
 mod global_options;
+mod node;
 mod serve;
 mod startup;
 #[cfg(feature = "tls")]

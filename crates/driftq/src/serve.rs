@@ -1,6 +1,6 @@
 //! `driftq serve`: the broker and its HTTP edge in this process.
 
-use std::{io::Write as _, net::SocketAddr, process};
+use std::{io::Write as _, net::SocketAddr, process, sync::Arc};
 
 use anyhow::{Context, Result};
 use driftq_bench::demo;
@@ -9,10 +9,14 @@ use driftq_cli::{
     exit::{Exit, Fault},
     signal::{Signal, Signals},
 };
-use driftq_engine::{Broker, Counters, Recovery, Started};
-use tokio::{net::TcpListener, sync::oneshot};
+use driftq_engine::{Broker, Counters, Recovery, StartError, Started, cluster::Seat};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-use super::{config_check::refuse, connecting::Beside, startup};
+use super::{
+    config_check::refuse,
+    connecting::{Beside, Connecting},
+    node, startup,
+};
 use driftq_server::{
     config::{Config, KnobArgs, Resolved, resolve},
     http, log,
@@ -133,14 +137,11 @@ async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
     let mut signals = Signals::new()?;
     // Bound before the data is touched: an address in use is noticed at once. Connections wait in the backlog.
     let listener = manner.bind(&config).await?;
+    if !config.node_url.is_empty() {
+        return node::serve(&config, manner, &mut signals, listener).await;
+    }
     let address = listener.local_addr().context("the listen address")?;
-    let engine = config.engine();
-    let starting = tokio::task::spawn_blocking(move || Broker::start(engine));
-    let started = tokio::select! {
-        started = starting => started.context("the start ended")?,
-        // Nothing is served yet and a log being replayed is not changed: there is nothing to end gracefully.
-        signal = signals.next() => process::exit(signal.exit_code()),
-    };
+    let started = open(&config, &mut signals).await?;
     let Started { broker, recovery } = started.map_err(|error| startup::explain(&error, &config))?;
     if config.keys_required() {
         broker.load_keys().await.context("reading the keys")?;
@@ -148,24 +149,10 @@ async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
     if let Err(error) = manner.announce(&config, &recovery, address) {
         tracing::warn!(error = format!("{error:#}"), %address, "stdout does not take what is announced there");
     }
-    let (stop, stopped) = oneshot::channel::<()>();
-    // A sender that is gone means stop, too.
-    let shutdown = Box::pin(async move { drop(stopped.await) });
-    let connectors = manner.connectors();
-    let (deliveries, options) = (connectors.deliveries(), config.http(address.port()));
-    let edge = tokio::spawn(http::serve(listener, broker.clone(), options, deliveries, shutdown));
-    let connectors = connectors.start(&config, address);
+    let serving = Serving::begin(&config, manner, listener, broker, None)?;
     let signal = signals.next().await;
     tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
-    let graceful = async {
-        // First what uses the server, then the server.
-        connectors.stop().await;
-        drop(stop);
-        edge.await.context("the HTTP edge ended")??;
-        let counters = broker.counters();
-        broker.stop().await;
-        manner.part(&config, &counters)
-    };
+    let graceful = async { manner.part(&config, &serving.end().await?) };
     tokio::select! {
         outcome = graceful => {
             tracing::info!("stopped");
@@ -175,8 +162,58 @@ async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
     }
 }
 
+/// Opens the log and recovers what is in it.
+pub(super) async fn open(config: &Config, signals: &mut Signals) -> Result<Result<Started, StartError>> {
+    let engine = config.engine();
+    let starting = tokio::task::spawn_blocking(move || Broker::start(engine));
+    tokio::select! {
+        started = starting => started.context("the start ended"),
+        // Nothing is served yet and a log being replayed is not changed: there is nothing to end gracefully.
+        signal = signals.next() => process::exit(signal.exit_code()),
+    }
+}
+
+/// A broker, and what makes it reachable.
+pub(super) struct Serving {
+    broker: Broker,
+    edge: JoinHandle<std::io::Result<()>>,
+    connectors: Connecting,
+    /// Dropping it ends the edge.
+    stop: oneshot::Sender<()>,
+}
+
+impl Serving {
+    pub(super) fn begin(
+        config: &Config,
+        manner: &impl Manner,
+        listener: TcpListener,
+        broker: Broker,
+        seat: Option<Arc<Seat>>,
+    ) -> Result<Self> {
+        let address = listener.local_addr().context("the listen address")?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        // A sender that is gone means stop, too.
+        let shutdown = Box::pin(async move { drop(stopped.await) });
+        let connectors = manner.connectors();
+        let beside = http::Beside { deliveries: connectors.deliveries(), seat };
+        let options = config.http(address.port());
+        let edge = tokio::spawn(http::serve(listener, broker.clone(), options, beside, shutdown));
+        Ok(Self { broker, edge, connectors: connectors.start(config, address), stop })
+    }
+
+    /// Ends gracefully: first what uses the server, then the server. Tells what it did.
+    pub(super) async fn end(self) -> Result<Counters> {
+        self.connectors.stop().await;
+        drop(self.stop);
+        self.edge.await.context("the HTTP edge ended")??;
+        let counters = self.broker.counters();
+        self.broker.stop().await;
+        Ok(counters)
+    }
+}
+
 /// What is acknowledged is on disk: leaving now costs the next start a replay and nothing else.
-fn leave(signal: Signal) -> ! {
+pub(super) fn leave(signal: Signal) -> ! {
     tracing::warn!(signal = signal.name(), "ending at once");
     log::flush();
     process::exit(signal.exit_code())

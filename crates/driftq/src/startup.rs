@@ -30,6 +30,20 @@ pub(super) fn announce(config: &Config, recovery: &Recovery, address: SocketAddr
     output::write(&text)
 }
 
+/// The same for one of several servers that share a log: which of them serves is told in the log, as it changes.
+pub(super) fn announce_node(config: &Config, url: &str, address: SocketAddr) -> Result<()> {
+    let mut text = format!("driftq {}\n", driftq_server::http::VERSION);
+    let mut line = |name: &str, value: &str| text.push_str(&format!("  {name:<11}{value}\n"));
+    line("data", &place(config));
+    line("durability", durability(config));
+    line("node", &format!("{url}; one server of the cluster serves, the others pass requests on"));
+    if let Exposure::Open(why) = config.exposure() {
+        line("access", why);
+    }
+    text.push_str(&format!("listening on {}://{address}\n", scheme(config)));
+    output::write(&text)
+}
+
 /// How URLs of this server begin.
 pub(super) const fn scheme(config: &Config) -> &'static str {
     if config.speaks_tls() { "https" } else { "http" }

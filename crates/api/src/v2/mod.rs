@@ -6,6 +6,7 @@
 mod audit;
 mod batch;
 mod browse;
+mod cluster;
 mod commit;
 mod commit_many;
 mod credential;
@@ -54,6 +55,7 @@ mod topic;
 pub use audit::{Audit, AuditEntry, AuditQuery};
 pub use batch::{Form, each_message, expect_json, messages};
 pub use browse::{BrowseQuery, Browsed, Position};
+pub use cluster::{Cluster, ClusterNode, NODE_URL_BYTES_MAX, NodeSpec};
 pub use commit::{
     Commit, CommitFound, CommitMessage, CommitOutput, Committed, CommittedOutput, OutputResult,
 };

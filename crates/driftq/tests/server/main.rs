@@ -5,6 +5,7 @@ mod audit;
 mod bench_tls;
 mod broken_answers;
 mod client_certificates;
+mod cluster;
 #[path = "../support/command.rs"]
 mod command;
 mod compat;

@@ -38,7 +38,7 @@ fn produce(address: SocketAddr, name: usize, count: usize, each: impl Fn(usize))
     taken
 }
 
-fn post(address: SocketAddr, body: &str) -> std::io::Result<String> {
+pub(crate) fn post(address: SocketAddr, body: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     let length = body.len();
     write!(
@@ -53,7 +53,7 @@ fn post(address: SocketAddr, body: &str) -> std::io::Result<String> {
 
 /// Reads until everything that is expected was there. By a group of its own: leases outlive a server, and what one
 /// check was lent another would wait for.
-fn check(address: SocketAddr, group: usize, expected: &BTreeSet<String>) {
+pub(crate) fn check(address: SocketAddr, group: usize, expected: &BTreeSet<String>) {
     let mut stream = Stream::open(address, &format!("topic=t&group=g{group}&owner=me&lease_ms=60000"));
     let mut missing = expected.clone();
     while !missing.is_empty() {

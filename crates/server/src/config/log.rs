@@ -52,6 +52,25 @@ pub(super) const LOG_CLUSTER: Knob = Knob {
     },
 };
 
+pub(super) const NODE_URL: Knob = Knob {
+    name: "node_url",
+    flag: "node-url",
+    env: "DRIFTQ_NODE_URL",
+    heading: SERVER,
+    help: "Where other servers with the same --log reach this one: one of them serves, the others pass requests on",
+    value: "URL",
+    get: |config| config.node_url.clone(),
+    set: |config, text| {
+        let text = text.trim_end_matches('/');
+        if !text.is_empty() {
+            driftq_http::Address::parse(text)
+                .map_err(|error| format!("must read http://host:port: {error}"))?;
+        }
+        text.clone_into(&mut config.node_url);
+        Ok(())
+    },
+};
+
 /// A name that PostgreSQL keeps whole and nobody has to quote.
 fn name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

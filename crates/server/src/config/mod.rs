@@ -45,6 +45,8 @@ pub struct Config {
     pub ephemeral: bool,
     /// The database that holds the log instead of the data directory; no URL if none does.
     pub log: PostgresPlace,
+    /// Where the other servers that share the log reach this one; empty if it has the log for itself.
+    pub node_url: String,
     /// Which set of defaults the rest starts from.
     pub profile: Profile,
     /// The shape of log lines.
@@ -73,6 +75,7 @@ impl Default for Config {
                 schema: "driftq_log".to_owned(),
                 cluster: "main".to_owned(),
             },
+            node_url: String::new(),
             profile: Profile::Default,
             log_format: LogFormat::Text,
             log_level: "info".to_owned(),

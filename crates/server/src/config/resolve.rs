@@ -170,6 +170,10 @@ fn examine_front(resolved: &mut Resolved, path: Option<&str>) {
     if let Err(why) = root_key {
         complain("keys", why);
     }
+    if !resolved.config.node_url.is_empty() && !resolved.config.is_in_database() {
+        let why = "several servers share a log only in a database: name it with --log postgres://user@host/database";
+        complain("node_url", why.to_owned());
+    }
     if let Exposure::Refused(why) = resolved.config.exposure() {
         complain("listen", why.to_owned());
     }

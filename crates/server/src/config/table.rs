@@ -119,6 +119,7 @@ pub static KNOBS: &[Knob] = &[
     log::LOG,
     log::LOG_SCHEMA,
     log::LOG_CLUSTER,
+    log::NODE_URL,
     Knob {
         name: "profile",
         flag: "profile",

@@ -9,6 +9,7 @@ use driftq_api::v1::mended;
 use driftq_api::v2::{NeededTenants, NeededTopics, Needs, Operation, path_name};
 use driftq_api::{Code, Fault};
 use driftq_engine::Broker;
+use driftq_engine::cluster::Seat;
 use hyper::body::Incoming;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
@@ -22,12 +23,13 @@ use super::crowd::Crowd;
 use super::door::Entrance;
 use super::endpoint::{Allowed, Endpoint, Target};
 use super::guard::{Caller, Gone, Guard, ended};
-use super::live::Live;
+use super::live::{self, Live};
 use super::options::Options;
 use super::peer::Peer;
 use super::pulse::Pulse;
 use super::request::{check_url, discard_body, read_body};
 use super::request_id::{RequestIds, X_REQUEST_ID};
+use super::server::Edge;
 use super::turns::{Turns, WAIT_COUNTS};
 use super::{ui, v1, v2};
 use crate::metrics::{self, Format, Metrics};
@@ -47,31 +49,29 @@ pub(crate) struct App {
     pub(crate) crowd: Crowd,
     pub(crate) budget: Arc<Budget>,
     pub(super) live: Live,
+    /// This server's part in a cluster, if it has one.
+    pub(super) seat: Option<Arc<Seat>>,
     turns: Arc<Turns>,
 }
 
-impl App {
-    pub(crate) fn new(broker: Broker, options: Options) -> Self {
-        let (metrics, ids) = (Metrics::default(), Arc::new(RequestIds::new()));
-        let budget = Budget::new(options.edge_bytes_max, metrics.clone());
-        let guard = Guard::new(&broker, options.keys_required, options.root_key);
-        Self {
-            guard,
-            auditor: Auditor::new(),
-            broker,
-            options,
-            metrics,
-            started: Instant::now(),
-            ids,
-            crowd: Crowd::default(),
-            budget,
-            live: Live::default(),
-            turns: Turns::new(),
-        }
+impl Edge for App {
+    fn options(&self) -> &Options {
+        &self.options
     }
 
-    /// Answers one request; never fails, because a failure is an answer too.
-    pub(crate) async fn handle(
+    fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    fn crowd(&self) -> &Crowd {
+        &self.crowd
+    }
+
+    fn ids(&self) -> &Arc<RequestIds> {
+        &self.ids
+    }
+
+    async fn handle(
         self: Arc<Self>,
         pulse: Arc<Pulse>,
         peer: Arc<Peer>,
@@ -92,6 +92,37 @@ impl App {
                 Fault::new(Code::Internal, "the request could not be handled; the server's log says why");
             refusal(&fault, endpoint.dialect(), &echo)
         }))
+    }
+
+    async fn keep(&self) {
+        live::keep(self).await;
+    }
+
+    fn begin_stop(&self) {
+        self.broker.begin_stop();
+        self.live.end();
+    }
+}
+
+impl App {
+    pub(crate) fn new(broker: Broker, options: Options, seat: Option<Arc<Seat>>) -> Self {
+        let (metrics, ids) = (Metrics::default(), Arc::new(RequestIds::new()));
+        let budget = Budget::new(options.edge_bytes_max, metrics.clone());
+        let guard = Guard::new(&broker, options.keys_required, options.root_key);
+        Self {
+            guard,
+            auditor: Auditor::new(),
+            broker,
+            options,
+            metrics,
+            started: Instant::now(),
+            ids,
+            crowd: Crowd::default(),
+            budget,
+            live: Live::default(),
+            seat,
+            turns: Turns::new(),
+        }
     }
 
     /// Answers one request, and writes down and logs what came of it.
@@ -151,7 +182,7 @@ impl App {
         }
         Ok(answer.map(|body| match body {
             AnswerBody::Whole(body) => AnswerBody::Whole(charge.carried_by(body)),
-            stream @ (AnswerBody::Stream(_) | AnswerBody::Events(_)) => stream,
+            going_on @ (AnswerBody::Stream(_) | AnswerBody::Events(_) | AnswerBody::Relayed(_)) => going_on,
         }))
     }
 
@@ -189,7 +220,7 @@ impl App {
         match answer.body_mut() {
             AnswerBody::Stream(lines) => lines.end_with(gone),
             AnswerBody::Events(events) => events.end_with(gone),
-            AnswerBody::Whole(_) => {}
+            AnswerBody::Whole(_) | AnswerBody::Relayed(_) => {}
         }
         Ok(answer)
     }

@@ -9,6 +9,7 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use super::events::Events;
 use super::lines::Lines;
+use super::standby::Relayed;
 
 /// What follows the headers of an answer.
 pub(crate) enum AnswerBody {
@@ -18,6 +19,8 @@ pub(crate) enum AnswerBody {
     Stream(Box<Lines>),
     /// One event after the other, for a page that watches.
     Events(Box<Events>),
+    /// What another server answers.
+    Relayed(Box<Relayed>),
 }
 
 impl Body for AnswerBody {
@@ -35,6 +38,7 @@ impl Body for AnswerBody {
             Self::Events(events) => {
                 events.poll_event(cx).map(|event| event.map(|bytes| Ok(Frame::data(bytes))))
             }
+            Self::Relayed(relayed) => relayed.poll(cx).map(|piece| piece.map(|bytes| bytes.map(Frame::data))),
         }
     }
 
@@ -46,6 +50,7 @@ impl Body for AnswerBody {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Stream(_) | Self::Events(_) => SizeHint::default(),
+            Self::Relayed(relayed) => relayed.length().map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
 }

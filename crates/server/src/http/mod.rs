@@ -27,6 +27,7 @@ mod request_id;
 mod secure;
 mod server;
 mod session;
+mod standby;
 mod tenancy;
 mod turns;
 mod ui;
@@ -38,7 +39,7 @@ pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::PRODUCE_REJECTIONS;
 pub use options::Options;
 pub(crate) use secure::examine as examine_tls;
-pub use server::serve;
+pub use server::{Beside, serve, stand_by};
 
 /// The release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

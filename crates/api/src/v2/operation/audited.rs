@@ -34,7 +34,9 @@ impl Operation {
             | Self::PutEndpoint
             | Self::DeleteEndpoint
             | Self::DisableEndpoint
-            | Self::EnableEndpoint => true,
+            | Self::EnableEndpoint
+            | Self::DrainNode
+            | Self::ResumeNode => true,
             Self::Produce
             | Self::Browse
             | Self::GetMessage
@@ -91,6 +93,7 @@ impl Operation {
             | Self::SignIn
             | Self::GetSession
             | Self::SignOut
+            | Self::GetCluster
             | Self::GetStatus
             | Self::Healthz
             | Self::Readyz

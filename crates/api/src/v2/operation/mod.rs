@@ -181,6 +181,12 @@ pub enum Operation {
     GetSession,
     /// `DELETE /v2/session`
     SignOut,
+    /// `GET /v2/cluster`
+    GetCluster,
+    /// `POST /v2/cluster/drain`
+    DrainNode,
+    /// `POST /v2/cluster/resume`
+    ResumeNode,
     /// `GET /v2/status`
     GetStatus,
     /// `GET /v2/healthz`

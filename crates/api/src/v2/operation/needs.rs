@@ -99,7 +99,8 @@ impl Operation {
             | Self::GetRun
             | Self::GetEffect
             | Self::ListEffects => (Read, All, Of::Asked),
-            Self::GetRouter | Self::ListEndpoints | Self::GetEndpoint => (Read, All, Of::All),
+            Self::GetRouter | Self::GetCluster | Self::StreamEvents => (Read, All, Of::All),
+            Self::ListEndpoints | Self::GetEndpoint => (Read, All, Of::All),
             Self::TestRouter
             | Self::PutEndpoint
             | Self::DeleteEndpoint
@@ -110,19 +111,17 @@ impl Operation {
             Self::FinishEffect | Self::RenewEffect | Self::ReleaseEffect => (Effects, None, Of::None),
             Self::CutOver | Self::RollBack | Self::SealVersion => (Outputs, All, Of::Asked),
             Self::GetStatus | Self::GetSession | Self::Introspect => (Read, None, Of::Filtered),
-            Self::StreamEvents => (Read, All, Of::All),
             Self::ListTenants => (Read, All, Of::Filtered),
             Self::GetTenant => (Read, All, Of::Asked),
-            Self::ListAudit | Self::LimitTenant => (Admin, All, Of::All),
+            Self::ListAudit | Self::LimitTenant | Self::DrainNode | Self::ResumeNode => (Admin, All, Of::All),
             Self::CreateKey | Self::ListKeys | Self::GetKey | Self::RotateKey | Self::RevokeKey => {
                 (Admin, None, Of::None)
             }
             Self::PostDelivery | Self::PostExport => (Produce, Asked, Of::Asked),
             Self::ListDeliveries | Self::ListExports => (Read, Asked, Of::Filtered),
-            Self::Healthz | Self::Readyz | Self::GetOpenApi => return Needs::NOTHING,
             // Whoever signs in shows a key in the body; whoever signs out gives up what they have.
-            Self::SignIn | Self::SignOut => return Needs::NOTHING,
-            Self::GetOpenIdConfiguration | Self::GetJsonWebKeys => return Needs::NOTHING,
+            Self::SignIn | Self::SignOut | Self::Healthz | Self::Readyz => return Needs::NOTHING,
+            Self::GetOpenApi | Self::GetOpenIdConfiguration | Self::GetJsonWebKeys => return Needs::NOTHING,
         };
         Needs { action: Some(action), topics, tenants }
     }

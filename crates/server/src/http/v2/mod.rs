@@ -2,6 +2,7 @@
 //! document is built from.
 
 mod audit;
+mod cluster;
 mod commit;
 mod credentials;
 mod deliveries;
@@ -95,6 +96,8 @@ pub(crate) const fn takes_body(operation: Operation) -> bool {
             | Operation::MintCredential
             | Operation::Introspect
             | Operation::SignIn
+            | Operation::DrainNode
+            | Operation::ResumeNode
             | Operation::RollBack
     )
 }
@@ -185,6 +188,9 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::SignIn => sessions::sign_in(&request),
         Operation::GetSession => sessions::get(&request),
         Operation::SignOut => sessions::sign_out(&request),
+        Operation::GetCluster => cluster::get(&request),
+        Operation::DrainNode => cluster::mark(&request, true).await,
+        Operation::ResumeNode => cluster::mark(&request, false).await,
         Operation::GetStatus => server::status(&request),
         Operation::Healthz => Ok(server::healthz()),
         Operation::Readyz => server::readyz(request.app),

@@ -1,6 +1,7 @@
 //! The table itself, by chapter.
 
 mod audit;
+mod cluster;
 mod commit;
 mod credentials;
 mod dlq;
@@ -45,6 +46,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Description> {
         &audit::LINES[..],
         &events::LINES[..],
         &sessions::LINES[..],
+        &cluster::LINES[..],
         &server::LINES[..],
     ];
     chapters.into_iter().flatten()

@@ -1,0 +1,198 @@
+//! Several real servers on one log in PostgreSQL: one serves, the others pass requests on and take over.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use driftq_testbed::Postgres;
+use serde_json::{Value, json};
+
+use crate::compat::Client;
+use crate::postgres_log::{check, post};
+use crate::support::Server;
+
+static DATABASE: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap());
+/// A take-over takes two seconds and a little; a busy machine takes its time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn node(schema: &str) -> Server {
+    let nowhere = Path::new("/nonexistent/driftq-data");
+    let log = ["--log", DATABASE.url(), "--log-schema", schema, "--in-flight-max", "2000"];
+    Server::start(nowhere, &[&log[..], &["--node-url", "http://127.0.0.1:0"]].concat())
+}
+
+/// What a server says of the cluster, once it says something that fits.
+fn cluster(address: SocketAddr, fits: impl Fn(&Value) -> bool) -> Value {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let reply = Client::connect(address).get("/v2/cluster");
+        if reply.status == 200 && fits(&reply.json()) {
+            return reply.json();
+        }
+        assert!(Instant::now() < until, "{} {}", reply.status, reply.text());
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Three servers that know of each other, the one that serves first.
+fn three(schema: &str) -> Vec<Server> {
+    let mut nodes: Vec<Server> = (0..3).map(|_| node(schema)).collect();
+    let is_whole = |cluster: &Value| {
+        let alive = |node: &&Value| node["alive"] == true;
+        cluster["nodes"].as_array().is_some_and(|nodes| nodes.iter().filter(alive).count() == 3)
+    };
+    let seen = cluster(nodes[2].address, is_whole);
+    for node in &nodes {
+        assert_eq!(cluster(node.address, is_whole)["serving"], seen["serving"], "all say the same");
+    }
+    let serving = nodes.iter().position(|node| seen["serving"] == node.url().as_str()).expect("one of them");
+    nodes.swap(0, serving);
+    let topic = Client::connect(nodes[1].address).post_json("/v1/topics", &json!({"name": "t"}));
+    assert_eq!(topic.status, 201, "{}", topic.text());
+    nodes
+}
+
+/// Produces to the servers in turn until told to stop. What was acknowledged, and what was said instead.
+fn produce(
+    addresses: &[SocketAddr],
+    name: usize,
+    stop: &AtomicBool,
+    taken: &AtomicUsize,
+) -> (BTreeSet<String>, Vec<String>) {
+    let (mut acknowledged, mut refused) = (BTreeSet::new(), Vec::new());
+    for n in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let value = format!("{name}-{n}");
+        let address = addresses[n % addresses.len()];
+        match post(address, &json!({"topic": "t", "value": value}).to_string()) {
+            Ok(reply) if reply.starts_with("HTTP/1.1 200") => {
+                acknowledged.insert(value);
+                taken.fetch_add(1, Ordering::Relaxed);
+            }
+            other => refused.push(format!("{other:?}")),
+        }
+    }
+    (acknowledged, refused)
+}
+
+/// Runs `work` while four producers produce; what was acknowledged, and what was said instead. `work` gets a way to wait
+/// until so many more were taken.
+fn under_load(
+    addresses: &[SocketAddr],
+    work: impl FnOnce(&dyn Fn(usize)),
+) -> (BTreeSet<String>, Vec<String>) {
+    let (stop, taken) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let wait = |more: usize| {
+        let (from, until) = (taken.load(Ordering::Relaxed), Instant::now() + PATIENCE);
+        while taken.load(Ordering::Relaxed) < from + more {
+            assert!(Instant::now() < until, "{} taken, {more} more expected", from);
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    thread::scope(|scope| {
+        let (stop, taken) = (&stop, &taken);
+        let producers: Vec<_> =
+            (0..4).map(|name| scope.spawn(move || produce(addresses, name, stop, taken))).collect();
+        let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&wait)));
+        stop.store(true, Ordering::Relaxed);
+        let all = producers.into_iter().map(|producer| producer.join().unwrap());
+        let whole = all.fold((BTreeSet::new(), Vec::new()), |mut whole, (taken, refused)| {
+            whole.0.extend(taken);
+            whole.1.extend(refused);
+            whole
+        });
+        worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        whole
+    })
+}
+
+#[test]
+fn another_takes_over_when_the_serving_one_is_killed() {
+    let mut nodes = three("cluster_killed");
+    let serving = nodes.remove(0);
+    let rest: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();
+    let dead = serving.url();
+    let (acknowledged, _) = under_load(&rest, |wait| {
+        wait(200);
+        serving.kill();
+        wait(200);
+    });
+    let seen = cluster(rest[0], |cluster| cluster["serving"] != dead.as_str());
+    assert!(nodes.iter().any(|node| seen["serving"] == node.url().as_str()), "{seen}");
+    check(rest[1], 0, &acknowledged);
+}
+
+#[test]
+fn a_server_that_slept_through_its_time_changes_nothing_and_passes_on() {
+    let nodes = three("cluster_asleep");
+    let rest: Vec<SocketAddr> = nodes[1..].iter().map(|node| node.address).collect();
+    let (acknowledged, _) = under_load(&rest, |wait| {
+        wait(100);
+        nodes[0].signal("STOP");
+        wait(100);
+    });
+    // Asked while it still sleeps: it wakes up with this in its hands.
+    let late = thread::scope(|scope| {
+        let late =
+            scope.spawn(|| post(nodes[0].address, &json!({"topic": "t", "value": "late"}).to_string()));
+        nodes[0].signal("CONT");
+        late.join().unwrap()
+    });
+    let is_late_taken = late.is_ok_and(|reply| reply.starts_with("HTTP/1.1 200"));
+    let seen = cluster(nodes[0].address, |cluster| cluster["serving"] != nodes[0].url().as_str());
+    assert!(nodes[1..].iter().any(|node| seen["serving"] == node.url().as_str()), "{seen}");
+    let until = Instant::now() + PATIENCE;
+    while post(nodes[0].address, r#"{"topic":"t","value":"after"}"#).is_ok_and(|said| !said.contains(" 200 "))
+    {
+        assert!(Instant::now() < until, "it passes nothing on");
+    }
+    let mut all = acknowledged;
+    all.insert("after".to_owned());
+    if is_late_taken {
+        all.insert("late".to_owned());
+    }
+    check(rest[0], 0, &all);
+    check(nodes[0].address, 1, &all);
+}
+
+#[test]
+fn a_drained_server_hands_over_without_an_error() {
+    let nodes = three("cluster_drained");
+    let addresses: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();
+    let (first, drained) = (nodes[0].url(), nodes[0].url());
+    let (acknowledged, refused) = under_load(&addresses, |wait| {
+        wait(100);
+        nodes[1].run(&["cluster", "drain", &drained]).ok();
+        cluster(addresses[1], |cluster| {
+            cluster["serving"].is_string() && cluster["serving"] != first.as_str()
+        });
+        wait(100);
+    });
+    assert!(refused.is_empty(), "{} of {}: {:?}", refused.len(), acknowledged.len(), &refused[..1]);
+    check(addresses[0], 0, &acknowledged);
+    let shown = nodes[0].run(&["cluster", "status"]);
+    assert!(shown.stdout.contains("drained"), "{}{}", shown.stdout, shown.stderr);
+    // What is left must not be drained, too.
+    let second = cluster(addresses[0], |_| true)["serving"].as_str().unwrap().to_owned();
+    let third = nodes.iter().map(Server::url).find(|url| *url != first && *url != second).unwrap();
+    nodes[0].run(&["cluster", "drain", &third]).ok();
+    let refused = nodes[0].run(&["cluster", "drain", &second]);
+    assert!(refused.stderr.contains("no other server"), "{}{}", refused.stdout, refused.stderr);
+    nodes[0].run(&["cluster", "resume", &first]).ok();
+    let unknown = nodes[0].run(&["cluster", "drain", "http://10.9.9.9:1"]);
+    assert!(unknown.stderr.contains("cluster status"), "{}{}", unknown.stdout, unknown.stderr);
+}
+
+#[test]
+fn a_cluster_needs_a_log_that_can_be_shared() {
+    let ran = crate::command::run(&["serve", "--ephemeral", "--node-url", "http://127.0.0.1:1"]);
+    assert!(ran.stderr.contains("--log postgres://"), "{}{}", ran.stdout, ran.stderr);
+    let ran = crate::command::run(&["serve", "--node-url", "10.0.0.1:8080"]);
+    assert!(ran.stderr.contains("http://host:port"), "{}{}", ran.stdout, ran.stderr);
+}
