@@ -113,6 +113,13 @@ pub(crate) fn kill_connectors(root: &Path, kill_cycles: u64) -> Command {
     command
 }
 
+/// Servers that share a log are killed, put to sleep and drained under load.
+pub(crate) fn cluster_chaos(root: &Path, broker: &Path, seconds: u64) -> Command {
+    let mut command = python(root, Path::new("tests/python/_cluster_chaos.py"), broker);
+    command.args(["--seconds", &seconds.to_string()]);
+    command
+}
+
 /// All tests of a few packages.
 pub(crate) fn package_tests(root: &Path, has_nextest: bool, packages: &[&str]) -> Command {
     let mut command = linting(match has_nextest {

@@ -7,13 +7,16 @@ use std::{
 
 use anyhow::Result;
 
-use crate::{args::Args, command, fuzz, mutants, step::Steps};
+use crate::{args::Args, command, fuzz, mutants, postgres::Server, step::Steps};
 
 /// Seeds per call when the clock and not a number ends the simulation.
 const SEEDS_PER_ROUND: u64 = 200;
 
 /// Kills of an export; sinks and deliveries are killed two hundred times, too.
 const CONNECTOR_KILLS: u64 = 200;
+
+/// How long the servers of a cluster are killed, put to sleep and drained.
+const CLUSTER_SECONDS: u64 = 120;
 
 pub(crate) struct Settings {
     seeds: u64,
@@ -55,6 +58,13 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
     });
     steps.run("kill -9 loops, connectors", || {
         command::expect_success(&mut command::kill_connectors(root, CONNECTOR_KILLS))
+    });
+    // With the binary that the tests of the connectors were built with: it has everything.
+    steps.run("cluster: kills, sleepers, hand-overs", || {
+        let target = command::target_folder(root)?.join("debug");
+        let server = Server::start(&target.join("driftq-testbed"))?;
+        let chaos = command::cluster_chaos(root, &target.join("driftq"), CLUSTER_SECONDS);
+        command::expect_success(&mut server.known_to(chaos))
     });
     steps.run("kill -9 loop, ledger", || {
         command::expect_success(&mut command::kill_ledger_release(root, settings.cycles))
