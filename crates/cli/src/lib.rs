@@ -1,6 +1,6 @@
 //! The commands that talk to a server: one file per resource, all of them speaking the public API like any other client.
-//! Only `wal` and `context` work without a server. What every command of the binary shares is here too: the options,
-//! the exit codes, the output as tables or JSON.
+//! Only `wal`, `backup`, `restore`, `migrate` and `context` work without a server. What every command of the binary
+//! shares is here too: the options, the exit codes, the output as tables or JSON.
 //!
 //! Most commands are their arguments, a path, and what is told about the answer: `caller` makes the call and explains
 //! a refusal, `output::Columns` says what is told, as rows or as facts.
@@ -9,6 +9,8 @@ pub mod absent;
 mod ack;
 mod args;
 mod audit;
+#[cfg(feature = "export")]
+mod backup;
 mod caller;
 mod child;
 pub mod client;
@@ -37,6 +39,7 @@ pub mod lease;
 #[cfg(feature = "ledger")]
 mod ledger;
 mod message;
+mod migrate;
 pub mod output;
 mod outputs;
 pub mod parse;
@@ -228,6 +231,20 @@ enum Command {
     /// Look into the log on disk and repair it, without a server
     #[command(subcommand)]
     Wal(wal::Command),
+    /// Keep the log elsewhere, while the server is at work or not
+    #[cfg(feature = "export")]
+    Backup(backup::Args),
+    /// Not in this build: keep the log elsewhere
+    #[cfg(not(feature = "export"))]
+    Backup(absent::Args),
+    /// Bring a log back from a backup
+    #[cfg(feature = "export")]
+    Restore(backup::RestoreArgs),
+    /// Not in this build: bring a log back from a backup
+    #[cfg(not(feature = "export"))]
+    Restore(absent::Args),
+    /// Take the log from a directory into PostgreSQL, or back, without a server
+    Migrate(migrate::Args),
     /// See how the server does, and what to do about it
     Report(report::Args),
     /// Open the dashboard in a browser
@@ -280,6 +297,15 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Cluster(command) => block_on(cluster::run(common, &command)),
         Command::Router(command) => block_on(router::run(common, &command)),
         Command::Wal(command) => wal::run(common, &command),
+        #[cfg(feature = "export")]
+        Command::Backup(args) => block_on(backup::run(common, &args)),
+        #[cfg(not(feature = "export"))]
+        Command::Backup(_) => Err(absent::refusal("backup").into()),
+        #[cfg(feature = "export")]
+        Command::Restore(args) => block_on(backup::restore(common, &args)),
+        #[cfg(not(feature = "export"))]
+        Command::Restore(_) => Err(absent::refusal("restore").into()),
+        Command::Migrate(args) => migrate::run(common, &args),
         Command::Ui(args) => ui::run(common, &args),
         Command::Context(command) => context::run(common, &command),
     };

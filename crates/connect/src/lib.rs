@@ -4,6 +4,8 @@
 //! any number of copies may run, and any of them may be killed.
 #![warn(missing_docs)]
 
+#[cfg(feature = "export")]
+pub mod backup;
 pub mod config;
 #[cfg(any(feature = "export", feature = "postgres"))]
 pub mod database;

@@ -23,7 +23,7 @@ const NAMES: &str = "it is about the names of servers, and talks to none";
 const TEXT: &str = "what it prints has one form";
 
 #[rustfmt::skip]
-const ALL: [Deaf; 18] = [
+const ALL: [Deaf; 21] = [
     Deaf { path: &["serve"], options: &SERVER, why: HOSTS },
     Deaf { path: &["serve"], options: &OUTPUT, why: "its log has --log-format" },
     Deaf { path: &["dev"], options: &SERVER, why: HOSTS },
@@ -32,6 +32,9 @@ const ALL: [Deaf; 18] = [
     Deaf { path: &["bench"], options: &SERVER, why: OWN },
     Deaf { path: &["wal", "inspect"], options: &SERVER, why: FILES },
     Deaf { path: &["wal", "repair"], options: &SERVER, why: FILES },
+    Deaf { path: &["backup"], options: &SERVER, why: FILES },
+    Deaf { path: &["restore"], options: &SERVER, why: FILES },
+    Deaf { path: &["migrate"], options: &SERVER, why: "it works on files and databases, without a server" },
     Deaf { path: &["config", "check"], options: &SERVER, why: FILES },
     Deaf { path: &["tls", "dev"], options: &SERVER, why: FILES },
     Deaf { path: &["tls", "dev"], options: &OUTPUT, why: TEXT },

@@ -78,7 +78,8 @@ impl From<AppendError> for Broken {
     }
 }
 
-/// What became of a batch. Only one batch is under way at a time, and it makes at most three of these.
+/// What became of a batch. Only one batch is under way at a time, and it makes at most three of these; each thread of
+/// the epoch adds at most one, when it breaks or finds the log claimed by another.
 pub(crate) enum LogEvent {
     /// It is written; if a position is given, everything below it is synced. The buffer comes back for reuse.
     Written { upto: Option<Position>, buffer: Option<Vec<u8>> },

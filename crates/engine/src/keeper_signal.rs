@@ -107,6 +107,12 @@ impl KeeperSignal {
         !waited.unwrap_or_else(PoisonError::into_inner).0.stop
     }
 
+    /// Waits until the shard ends, at most `timeout`; true if it does.
+    pub(crate) fn wait_stop(&self, timeout: Duration) -> bool {
+        let waited = self.log.wait_timeout_while(lock(&self.state), timeout, |state| !state.stop);
+        waited.unwrap_or_else(PoisonError::into_inner).0.stop
+    }
+
     /// The keeper sends a window of copies to the decide thread.
     pub(crate) fn begin_copies(&self) {
         lock(&self.state).copying = true;

@@ -62,6 +62,7 @@ mod tenants;
 mod ticket;
 pub mod tools;
 mod topics;
+pub mod transfer;
 mod words;
 
 pub use driftq_core as core;

@@ -16,7 +16,7 @@ use crate::inbox::{Admission, Broken, LogEvent};
 use crate::keeper::{Housekeeper, drop_empty};
 use crate::keeper_signal::{KeeperSignal, StopOnDrop};
 use crate::locks::write;
-use crate::log::{Append, AppendError, Archive, Log, Lsn, Opened, ReadError, Room, Space};
+use crate::log::{Append, AppendError, Archive, KeepError, Log, Lsn, Opened, ReadError, Room, Space};
 use crate::log_writer::{BATCHES_UNDER_WAY_MAX, Batch, Body, LogWriter, WriteQueue, write_batches};
 use crate::payload_store::{Lost, ReadLog};
 use crate::recover::recover;
@@ -29,6 +29,8 @@ const REBUILD_WAIT_MIN: Duration = Duration::from_millis(50);
 const REBUILD_WAIT_MAX: Duration = Duration::from_secs(10);
 /// A shard that served for this long before it failed is rebuilt without the waits of earlier failures.
 const SERVED_WELL: Duration = Duration::from_secs(60);
+/// How often a log that others can claim is asked whether one has.
+const CLAIM_LOOK: Duration = Duration::from_secs(2);
 /// What is said of a panic; its own words have been printed.
 const BROKEN: &str = "an internal assertion failed";
 
@@ -164,10 +166,9 @@ impl Epoch<'_> {
         state.topics().for_each(|topic| catalog.insert(topic));
         *write(&shared.catalog) = catalog;
         let cursor = writer.cursor();
-        let log_writer = LogWriter::<L>::new(writer, archive.clone(), Arc::clone(shared));
+        let log_writer = &LogWriter::<L>::new(writer, archive.clone(), Arc::clone(shared));
         let (jobs, batches) = sync_channel(BATCHES_UNDER_WAY_MAX);
         let (dead_letter_writer, burials) = sync_channel(BURIALS_MAX);
-        let log_writer = &log_writer;
         thread::scope(|scope| {
             // Also when this thread panics: the others then end by themselves and the scope can close.
             let _stop = StopOnDrop(&self.signal);
@@ -199,6 +200,9 @@ impl Epoch<'_> {
                 })?,
                 spawn(scope, shared, "driftq-keeper", move || housekeeper.run())?,
                 spawn(scope, shared, "driftq-bury", move || bury_all(shared, &burials))?,
+                spawn(scope, shared, "driftq-claim", move || {
+                    watch_claim::<L>(shared, archive, &self.signal)
+                })?,
             ];
             shared.status_board.serving(decide.shard.state().epoch());
             shared.inbox.set_admission(Admission::Open);
@@ -217,6 +221,21 @@ impl Epoch<'_> {
             }
             Ok(ended)
         })
+    }
+}
+
+/// Notices that another server has claimed the log also when there is nothing to write: readers of a deposed server
+/// would otherwise be handed what its successor hands out, too.
+fn watch_claim<L: Log>(shared: &Shared, archive: &L::Archive, signal: &KeeperSignal) {
+    while L::CAN_BE_DEPOSED && !signal.wait_stop(CLAIM_LOOK) {
+        match archive.check_claim() {
+            Err(KeepError::Fenced(why)) => {
+                return shared.inbox.report(LogEvent::Broken(Broken::Fenced(why)));
+            }
+            // Whoever has to write something finds out more, and says it.
+            Err(error) => tracing::debug!(%error, "the claim could not be looked at"),
+            Ok(()) => {}
+        }
     }
 }
 

@@ -98,6 +98,13 @@ pub(crate) fn is_alive(server: Pid) -> bool {
     })
 }
 
+/// The processes that this one has started and that still run.
+pub(crate) fn children(parent: Pid) -> Vec<Pid> {
+    let file = format!("/proc/{0}/task/{0}/children", parent.as_raw_nonzero());
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok().and_then(Pid::from_raw)).collect()
+}
+
 /// The state of a thread. The name of the program stands in brackets and may contain anything; the state is the letter
 /// behind it.
 fn state(text: &[u8]) -> Option<u8> {

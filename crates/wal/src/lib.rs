@@ -22,6 +22,7 @@
 //! 5. Where the next body will lie is known before its length is ([`Cursor`]).
 //! 6. No length read from disk is trusted before it is checked against the file's size.
 
+mod carry;
 mod checksum;
 mod cursor;
 mod disk;
@@ -48,6 +49,7 @@ mod shared;
 mod snapshot;
 mod writer;
 
+pub use carry::{Carried, Holding, Making, Run, carry, head, holding, put_snapshot, run, snapshot_file};
 pub use cursor::Cursor;
 pub use disk::{Disk, DiskFile, Entry, LockError};
 pub use error::{Damage, FileError, KeepError, OpenError, ReadError, ReplayError, WriteError};

@@ -140,7 +140,7 @@ impl<'a> Bed<'a> {
         );
         for _ in 0..plan.rounds {
             progress.step("insert and update, pgbench");
-            bare.push(self.pgbench(&script, way, connections, plan).await?);
+            bare.push(pgbench(self.url, &script, way.pgbench, connections, plan).await?);
             progress.step("begin and finish, ledger");
             ours.push(self.load(&self.store, way, connections, plan, Job::Pair).await?);
         }
@@ -173,7 +173,7 @@ impl<'a> Bed<'a> {
         progress.expect(plan.rounds * 2);
         for _ in 0..plan.rounds {
             progress.step("read of a row, pgbench");
-            bare.push(self.pgbench(&script, way, connections, plan).await?);
+            bare.push(pgbench(self.url, &script, way.pgbench, connections, plan).await?);
             progress.step("replays, ledger");
             ours.push(self.load(&self.store, way, connections, plan, Job::Replay).await?);
         }
@@ -221,26 +221,33 @@ impl<'a> Bed<'a> {
         }
         Ok(done as f64 / started.elapsed().as_secs_f64())
     }
+}
 
-    /// The peer's side of a round, transactions per second.
-    async fn pgbench(&self, script: &str, way: Way, connections: usize, plan: &Plan) -> Result<f64> {
-        let mut file = NamedTempFile::new().context("a file for pgbench's script")?;
-        file.write_all(script.as_bytes()).context("writing pgbench's script")?;
-        let seconds = length(plan).as_secs().max(1).to_string();
-        let count = connections.to_string();
-        let mut command = Command::new("pgbench");
-        command
-            .args(["-n", "-j", "1", "-M", way.pgbench, "-c", &count, "-T", &seconds, "-f"])
-            .arg(file.path())
-            .arg(self.url)
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        let output = command.output().await.context("starting pgbench; it comes with PostgreSQL")?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
-        let rate = text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
-        rate.with_context(|| format!("pgbench tells no rate: {text}"))
-    }
+/// Runs a script by pgbench, over and over, each statement a transaction of its own; how often in a second. `mode` is
+/// pgbench's word for how statements are sent.
+pub(super) async fn pgbench(
+    url: &str,
+    script: &str,
+    mode: &str,
+    connections: usize,
+    plan: &Plan,
+) -> Result<f64> {
+    let mut file = NamedTempFile::new().context("a file for pgbench's script")?;
+    file.write_all(script.as_bytes()).context("writing pgbench's script")?;
+    let seconds = length(plan).as_secs().max(1).to_string();
+    let count = connections.to_string();
+    let mut command = Command::new("pgbench");
+    command
+        .args(["-n", "-j", "1", "-M", mode, "-c", &count, "-T", &seconds, "-f"])
+        .arg(file.path())
+        .arg(url)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let output = command.output().await.context("starting pgbench; it comes with PostgreSQL")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
+    let rate = text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+    rate.with_context(|| format!("pgbench tells no rate: {text}"))
 }
 
 /// A key as clients make them up: they come in no order. Each number has its own.

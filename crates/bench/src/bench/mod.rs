@@ -18,6 +18,7 @@ mod keys;
 mod ledger;
 mod ledger_storage;
 mod load;
+mod log;
 mod native;
 mod produce;
 mod progress;
@@ -63,11 +64,13 @@ enum Part {
     Flat,
     /// The ledger in PostgreSQL beside bare statements by pgbench; needs --postgres
     Ledger,
+    /// Produce with the log in PostgreSQL beside a queue of a row per job; needs --postgres
+    Log,
     /// Deliveries to a hundred endpoints of which one hangs, beside a hundred that answer
     Deliveries,
     /// A sink into PostgreSQL beside COPY of the same rows by psql; needs --postgres
     Sink,
-    /// All of them; ledger and sink only with --postgres
+    /// All of them; ledger, log and sink only with --postgres
     All,
 }
 
@@ -83,6 +86,7 @@ Examples:
   driftq bench all -o json > bench.json
   driftq bench --dir /mnt/fast     # measure that disk
   driftq bench ledger --postgres postgres://me@127.0.0.1/test   # in a schema of its own
+  driftq bench log --postgres postgres://me@127.0.0.1/test      # in two schemas of its own
   driftq bench sink --postgres postgres://me@127.0.0.1/test     # likewise
   driftq bench deliveries --rounds 9 -o json | jq '.figures[].ratio'
   driftq bench ledger --postgres … --connections 1,16 --retained 10000000  # gigabytes"
@@ -115,7 +119,7 @@ pub struct Args {
     /// Where the temporary data directory is made; put it on the disk that you want to measure
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The database for the parts of ledger and sink
+    /// The database for the parts ledger, log and sink
     #[arg(long, value_name = "URL", env = "DRIFTQ_BENCH_POSTGRES", hide_env_values = true)]
     postgres: Option<String>,
 }
@@ -211,6 +215,9 @@ async fn measure(plan: &Plan) -> Result<Report> {
     }
     if matches!(plan.part, Part::Ledger) || plan.runs(Part::Ledger) && plan.postgres.is_some() {
         ledger::measure(plan, &progress, &mut report).await?;
+    }
+    if matches!(plan.part, Part::Log) || plan.runs(Part::Log) && plan.postgres.is_some() {
+        log::measure(plan, &progress, &mut report).await?;
     }
     if matches!(plan.part, Part::Sink) || plan.runs(Part::Sink) && plan.postgres.is_some() {
         sink::measure(plan, &progress, &mut report).await?;

@@ -29,7 +29,7 @@ pub(crate) struct Directory {
         default_value = "./driftq-data",
         value_name = "DIR"
     )]
-    data: PathBuf,
+    pub(crate) data: PathBuf,
 }
 
 pub(super) fn run(common: &Common, command: &Command) -> Result<()> {

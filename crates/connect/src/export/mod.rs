@@ -31,6 +31,7 @@ pub use format::Format;
 pub use manifest::{Manifest, ManifestPart};
 pub use part::{PART_BYTES, PART_BYTES_MAX, PART_ROWS, PART_ROWS_MAX, PARTS_MAX, PartBounds};
 pub use place::PlaceUrl;
+pub(crate) use place::{Place, STAGING};
 pub use request::{Export, Exported};
 pub use selection::Selection;
 pub use sweep::{Swept, sweep};

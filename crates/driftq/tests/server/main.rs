@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 mod audit;
+mod backup;
 mod bench_tls;
 mod broken_answers;
 mod client_certificates;
@@ -25,7 +26,10 @@ mod edge_budget;
 mod full_disk;
 mod keys;
 mod log_lost;
+mod migrate;
+mod postgres_failover;
 mod postgres_log;
+mod postgres_tls;
 mod quotas;
 mod revoked_under_load;
 #[path = "../../../server/tests/router_brain/mod.rs"]

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use driftq_testbed::Postgres;
 use serde_json::json;
@@ -118,6 +119,25 @@ fn a_second_server_takes_over_and_the_first_takes_nothing_more() {
     check(second.address, 0, &expected);
 }
 
+/// Nobody writes anything: the first server finds out by itself, within a few seconds, and lets its readers go.
+#[test]
+fn an_idle_server_notices_that_it_was_deposed() {
+    let first = server("idle");
+    let mut client = Client::connect(first.address);
+    assert_eq!(client.post_json("/v1/topics", &json!({"name": "t"})).status, 201);
+    assert_eq!(client.get("/v2/readyz").status, 200);
+    let _second = server("idle");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let health = Client::connect(first.address).get("/v2/readyz");
+        if health.status == 503 {
+            assert!(health.text().contains("taken over"), "{}", health.text());
+            break;
+        }
+        assert!(Instant::now() < deadline, "it still says that it serves");
+    }
+}
+
 #[test]
 fn a_database_that_cannot_be_used_is_named_with_the_next_step() {
     let refused =
@@ -131,7 +151,21 @@ fn a_database_that_cannot_be_used_is_named_with_the_next_step() {
     assert!(refused.stderr.contains("postgres://user@host/database"), "{}", refused.stderr);
     let shown = run(&["config", "check", "--log", "postgres://me:s3cret@db/q"]).ok();
     assert!(shown.stdout.contains("me:***@db") && !shown.stdout.contains("s3cret"), "{}", shown.stdout);
+    let refused = run(&["serve", "--listen", "127.0.0.1:0", "--log", "postgres://?sslmode=sometimes"]);
+    assert!(
+        refused.code != 0 && refused.stderr.contains("postgres://user@host/database"),
+        "{}",
+        refused.stderr
+    );
+    DATABASE.psql("CREATE USER poor").unwrap();
+    let poor = DATABASE.url().replace("driftq@", "poor@");
+    let refused = run(&["serve", "--listen", "127.0.0.1:0", "--log", &poor]).code(1);
+    assert!(refused.stderr.contains("permission denied"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("GRANT CREATE ON DATABASE"), "{}", refused.stderr);
     drop(server("named"));
+    // The tables are there, and belong to somebody else.
+    let refused = run(&["serve", "--listen", "127.0.0.1:0", "--log", &poor, "--log-schema", "named"]).code(1);
+    assert!(refused.stderr.contains("permission denied"), "{}", refused.stderr);
     let argument = ["--log", DATABASE.url(), "--log-schema", "named", "--log-cluster", "other"];
     let refused = run(&[&["serve", "--listen", "127.0.0.1:0"], &argument[..]].concat()).code(1);
     assert!(refused.stderr.contains("belongs to the cluster \"main\""), "{}", refused.stderr);

@@ -22,7 +22,7 @@ pub use place::PostgresPlace;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresLog;
 #[cfg(feature = "postgres")]
-pub(crate) use postgres::PostgresRegister;
+pub(crate) use postgres::{PostgresRegister, PostgresSource, PostgresTarget};
 
 use crate::failure::StartError;
 
@@ -37,6 +37,8 @@ pub trait Log: Send + Sync + Sized + 'static {
     type Writer: Append;
     /// Reads and keeps, in any thread.
     type Archive: Archive;
+    /// Whether somebody else can claim it while it is open: then [`Archive::check_claim`] is asked now and again.
+    const CAN_BE_DEPOSED: bool = false;
 
     /// Claims the log and says what is in it. Only the newest claim can append.
     ///
@@ -95,6 +97,10 @@ pub trait Archive: Space + Clone + Send + Sync + 'static {
     /// Puts a snapshot that stands for every batch below `upto` in place of the one before it, at once and for good;
     /// unless `readable` makes no sense of what was stored: then the one before it stays.
     fn put_snapshot(&self, upto: Lsn, bytes: &[u8], readable: Readable<'_>) -> Result<(), KeepError>;
+    /// Whether nobody else has claimed the log since; [`KeepError::Fenced`] if somebody has. Cheap.
+    fn check_claim(&self) -> Result<(), KeepError> {
+        Ok(())
+    }
 
     /// Where a segment ends; `None` if there is none of this number.
     fn segment_end(&self, number: u32) -> Option<u64> {

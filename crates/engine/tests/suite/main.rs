@@ -15,3 +15,4 @@ mod router_hook;
 mod space;
 mod streams;
 mod tools;
+mod transfer;

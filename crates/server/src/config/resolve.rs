@@ -11,7 +11,7 @@ use super::{
 use crate::{http, router};
 
 /// Variables with our prefix that are not knobs of the server.
-const OTHER_VARIABLES: [&str; 13] = [
+const OTHER_VARIABLES: [&str; 15] = [
     "DRIFTQ_KEY",
     "DRIFTQ_KEY_FILE",
     "DRIFTQ_CA_FILE",
@@ -25,6 +25,8 @@ const OTHER_VARIABLES: [&str; 13] = [
     "DRIFTQ_CONNECT",
     "DRIFTQ_SECRETS_KEY",
     "DRIFTQ_SECRETS_KEY_FILE",
+    "DRIFTQ_MIGRATE_FROM",
+    "DRIFTQ_MIGRATE_TO",
 ];
 
 /// Who said a value. Later ones win.

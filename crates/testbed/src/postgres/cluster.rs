@@ -13,9 +13,11 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::{USER, builder::Certificate};
 use crate::{
-    guard::Guard,
+    guard::{self, Guard},
     port,
     program::{self, log_tail, unprivileged},
 };
@@ -149,6 +151,32 @@ impl Cluster {
     /// Stops it in the given mode of `pg_ctl`, and returns when it is gone.
     pub(crate) fn stop(&self, mode: &str) -> Result<()> {
         program::run(self.control()?.args(["-w", "-m", mode, "stop"])).context("stopping PostgreSQL")?;
+        Ok(())
+    }
+
+    /// Kills the postmaster and everything that it has started, without a word.
+    pub(crate) fn kill(&self) -> Result<()> {
+        let file = self.data().join("postmaster.pid");
+        let text = fs::read_to_string(&file).context("reading who the postmaster is")?;
+        let first = text.lines().next().and_then(|line| line.trim().parse().ok());
+        let postmaster = first.and_then(Pid::from_raw).context("the postmaster's file names no process")?;
+        // Stopped first, so that it starts nobody whom the list lacks.
+        kill_process(postmaster, Signal::STOP).context("stopping the postmaster")?;
+        let children = guard::children(postmaster);
+        for process in children.iter().copied().chain([postmaster]) {
+            // One that has just ended by itself is as dead as it should be.
+            let _ = kill_process(process, Signal::KILL);
+        }
+        while children.iter().copied().chain([postmaster]).any(guard::is_alive) {
+            std::thread::yield_now();
+        }
+        // Its number may belong to somebody else soon, whom the guard must not stop.
+        fs::remove_file(&file).context("removing the postmaster's file")
+    }
+
+    /// Makes a standby a server that takes writes, and returns when it does.
+    pub(crate) fn promote(&self) -> Result<()> {
+        program::run(self.control()?.args(["-w", "promote"])).context("promoting a standby")?;
         Ok(())
     }
 

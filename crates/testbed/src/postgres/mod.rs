@@ -4,9 +4,14 @@ mod builder;
 mod cluster;
 mod url;
 
-use std::{env, path::PathBuf, process::Command};
+use std::{
+    env,
+    path::PathBuf,
+    process::Command,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 pub use builder::Builder;
 use cluster::Cluster;
 
@@ -22,6 +27,9 @@ const USER: &str = "driftq";
 /// disk. Many test processes use it at a time.
 const SHARED_SETTINGS: [(&str, &str); 3] =
     [("fsync", "off"), ("full_page_writes", "off"), ("max_connections", "300")];
+
+/// Longest that a new standby may take until commits wait for it.
+const CATCH_UP_WAIT: Duration = Duration::from_secs(60);
 
 /// A PostgreSQL server: one of our own, or one that somebody else keeps.
 #[derive(Debug)]
@@ -146,6 +154,45 @@ impl Postgres {
     /// If it cannot be made, or this server belongs to somebody else.
     pub fn standby(&self) -> Result<Self> {
         Ok(Self::of(self.own()?.standby()?))
+    }
+
+    /// A copy without which this server answers no commit (a synchronous standby). The copy itself waits for nobody, so
+    /// that it serves alone once it is [promoted](Self::promote).
+    ///
+    /// # Errors
+    /// If it cannot be made, or does not catch up.
+    pub fn synchronous_standby(&self) -> Result<Self> {
+        let standby = self.standby()?;
+        self.psql("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
+        self.psql("SELECT pg_reload_conf()")?;
+        let deadline = Instant::now() + CATCH_UP_WAIT;
+        while self.psql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")? != "1" {
+            ensure!(Instant::now() < deadline, "the standby did not become synchronous");
+        }
+        Ok(standby)
+    }
+
+    /// Makes a standby a server that takes writes, and returns when it does.
+    ///
+    /// # Errors
+    /// If it is none, or belongs to somebody else.
+    pub fn promote(&self) -> Result<()> {
+        self.own()?.promote()
+    }
+
+    /// Kills all its processes (`kill -9`), as a machine that is gone. It is not started again.
+    ///
+    /// # Errors
+    /// If it does not run, or belongs to somebody else.
+    pub fn kill(&self) -> Result<()> {
+        self.own()?.kill()
+    }
+
+    /// How to connect to whichever of these two takes writes.
+    #[must_use]
+    pub fn url_with(&self, other: &Self) -> String {
+        let port = |server: &Self| url::parts(&server.url).map_or(0, |parts| parts.port);
+        url::with_place(&self.url, &format!("127.0.0.1:{},127.0.0.1:{}", port(self), port(other)))
     }
 
     /// Where its data, its socket and its log lie.

@@ -15,12 +15,12 @@ use self::folder::Folder;
 use super::error::ExportError;
 
 /// The folder of the place that no reader looks into.
-pub(super) const STAGING: &str = ".staging";
+pub(crate) const STAGING: &str = ".staging";
 /// Bytes of randomness in the name of a probe.
 const PROBE_BYTES: usize = 8;
 
 /// Where the files of exports are.
-pub(super) struct Place {
+pub(crate) struct Place {
     url: PlaceUrl,
     home: Home,
 }
@@ -49,7 +49,7 @@ impl Staged {
 }
 
 impl Place {
-    pub(super) fn open(url: &PlaceUrl) -> Result<Self, ExportError> {
+    pub(crate) fn open(url: &PlaceUrl) -> Result<Self, ExportError> {
         let home = match url.folder() {
             Some(folder) => Home::Folder(Folder::new(folder)),
             None => Home::Bucket(Bucket::open(url)?),
@@ -58,7 +58,7 @@ impl Place {
     }
 
     /// The whole name of a file.
-    pub(super) fn location(&self, name: &str) -> String {
+    pub(crate) fn location(&self, name: &str) -> String {
         format!("{}/{name}", self.url)
     }
 
@@ -86,7 +86,7 @@ impl Place {
     }
 
     /// Creates a small file; `false` if the name was there before.
-    pub(super) async fn create(&self, scratch: &str, name: &str, bytes: Bytes) -> Result<bool, ExportError> {
+    pub(crate) async fn create(&self, scratch: &str, name: &str, bytes: Bytes) -> Result<bool, ExportError> {
         match &self.home {
             Home::Folder(folder) => {
                 folder.create(scratch, name, bytes).await.map_err(|error| self.failed(&error))
@@ -96,7 +96,7 @@ impl Place {
     }
 
     /// A small file, if it is there.
-    pub(super) async fn read(&self, name: &str) -> Result<Option<Bytes>, ExportError> {
+    pub(crate) async fn read(&self, name: &str) -> Result<Option<Bytes>, ExportError> {
         match &self.home {
             Home::Folder(folder) => folder.read(name).await.map_err(|error| self.failed(&error)),
             Home::Bucket(bucket) => bucket.read(name).await,
@@ -104,7 +104,7 @@ impl Place {
     }
 
     /// Removes a file, or all that is under a folder; what is not there is no fault. Says how many files there were.
-    pub(super) async fn remove(&self, name: &str) -> Result<u64, ExportError> {
+    pub(crate) async fn remove(&self, name: &str) -> Result<u64, ExportError> {
         match &self.home {
             Home::Folder(folder) => folder.remove(name).await.map_err(|error| self.failed(&error)),
             Home::Bucket(bucket) => bucket.remove(name).await,
@@ -120,7 +120,7 @@ impl Place {
     }
 
     /// The names right under a folder; none if it is not there.
-    pub(super) async fn list(&self, name: &str) -> Result<Vec<String>, ExportError> {
+    pub(crate) async fn list(&self, name: &str) -> Result<Vec<String>, ExportError> {
         match &self.home {
             Home::Folder(folder) => folder.list(name).await.map_err(|error| self.failed(&error)),
             Home::Bucket(bucket) => bucket.list(name).await,
@@ -129,7 +129,7 @@ impl Place {
 
     /// Finds out whether the place refuses to create a name that is there: a store that takes the condition and ignores
     /// it would let two exports write over each other.
-    pub(super) async fn probe(&self, scratch: &str) -> Result<(), ExportError> {
+    pub(crate) async fn probe(&self, scratch: &str) -> Result<(), ExportError> {
         let mut random = [0; PROBE_BYTES];
         getrandom::fill(&mut random)
             .map_err(|error| ExportError::Invalid(format!("no randomness: {error}")))?;

@@ -21,12 +21,10 @@ const PAUSE_FIRST: Duration = Duration::from_millis(20);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// The level is set for this transaction alone, and only raised. The row of the shard is locked before the batch is
+/// The row of the shard is locked before the batch is
 /// written: a claim waits for it, and what waits for a claim looks again and finds another epoch. The batch before
 /// this one must be where it was: a database that came back without it must not get a log with a hole.
-const APPEND: &str = "WITH level AS MATERIALIZED (SELECT set_config('synchronous_commit', \
-        CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN 'on' \
-        ELSE current_setting('synchronous_commit') END, true) AS set), \
+const APPEND: &str = "WITH {level}, \
     held AS MATERIALIZED (SELECT epoch FROM {schema}.shard WHERE shard = $1 AND epoch = $2 FOR SHARE) \
     INSERT INTO {schema}.batch (shard, position, previous, ended, epoch, crc, body) \
     SELECT $1, $3, $4, $5, held.epoch, $6, $7 FROM held, level WHERE level.set IS NOT NULL \
@@ -35,10 +33,11 @@ const APPEND: &str = "WITH level AS MATERIALIZED (SELECT set_config('synchronous
     RETURNING position";
 
 /// What became of an append whose answer was lost, or why it did nothing.
-const ASK: &str = "SELECT shard.epoch, \
+/// Locking the row is a write, which is answered only when a synchronous standby has it and all that came before it.
+const ASK: &str = "WITH {level} SELECT shard.epoch, \
         (SELECT epoch FROM {schema}.batch WHERE shard = $1 AND position = $2), \
         (SELECT ended FROM {schema}.batch WHERE shard = $1 AND position < $2 ORDER BY position DESC LIMIT 1) \
-    FROM {schema}.shard WHERE shard.shard = $1 FOR SHARE";
+    FROM {schema}.shard, level WHERE shard.shard = $1 AND level.set IS NOT NULL FOR SHARE OF shard";
 
 /// The only one that appends, as long as nobody else claims the log.
 pub struct PostgresWriter {

@@ -39,6 +39,8 @@ const TRIM: &str = "WITH held AS MATERIALIZED \
         ORDER BY position LIMIT $5)) RETURNING 1) \
     SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM gone)";
 
+const HOLDS: &str = "SELECT epoch FROM {schema}.shard WHERE shard = $1";
+
 /// What is in the log, for any thread.
 #[derive(Clone)]
 pub struct PostgresArchive {
@@ -170,6 +172,13 @@ impl Archive for PostgresArchive {
 
     fn put_snapshot(&self, upto: Lsn, bytes: &[u8], readable: Readable<'_>) -> Result<(), KeepError> {
         self.store_snapshot(upto, bytes, readable)
+    }
+
+    fn check_claim(&self) -> Result<(), KeepError> {
+        let (text, values) = (self.shared.statements.text(HOLDS), [(&SHARD as _, Type::INT4)]);
+        let row = self.shared.links.with(|link| link.query_one(&text, &values));
+        let newest: i64 = row.map_err(|trouble| kept(&trouble))?.get(0);
+        if newest == self.shared.epoch { Ok(()) } else { Err(KeepError::Fenced(self.shared.fenced())) }
     }
 }
 

@@ -52,6 +52,11 @@ impl Trouble {
         }
     }
 
+    /// Whether the database has shown a certificate that is not trusted. The library has no other word for it.
+    fn is_of_trust(&self) -> bool {
+        matches!(self, Self::Unreachable(what) if what.contains("certificate"))
+    }
+
     /// What a person can do about it.
     pub(super) fn help(&self, schema: &str) -> String {
         let code = self.code().map_or("", SqlState::code);
@@ -67,6 +72,9 @@ impl Trouble {
                  {schema} AUTHORIZATION …"
             ),
             "53300" => "raise max_connections, or put a pooler in between: a server needs up to 6".into(),
+            "" if self.is_of_trust() => "name the file of the authority that signed the database's certificate \
+                (sslmode=verify-full&sslrootcert=FILE in the URL of --log), and the host as the certificate names it"
+                .into(),
             "" => "check host and port in the URL of --log, and that the database takes connections".into(),
             _ => "see the log of the database".into(),
         }
@@ -78,7 +86,7 @@ impl std::fmt::Display for Trouble {
         match self {
             Self::Unreachable(what) => write!(f, "the database cannot be reached: {what}"),
             Self::Refused(what, _) => write!(f, "the database refused: {what}"),
-            Self::Unsure(what) => write!(f, "the connection to the database broke: {what}"),
+            Self::Unsure(what) => write!(f, "what the database did is not known: {what}"),
         }
     }
 }

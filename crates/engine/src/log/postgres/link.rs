@@ -4,16 +4,19 @@
 //! thread has to wake up for an answer. Nothing is kept in a session (no prepared statement, no lock, no setting), so
 //! that a pooler may give every transaction to another one.
 
+use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use driftq_postgres::{Address, Tls};
 use futures_util::TryStreamExt as _;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, NoTls, Row};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Row};
 
 use super::fault::Trouble;
 use crate::locks::lock;
@@ -54,18 +57,39 @@ impl Route {
         Ok(Self { config, tls })
     }
 
-    async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
+    async fn connect(&self, alone: &Arc<AtomicBool>) -> Result<Client, tokio_postgres::Error> {
+        let alone = Arc::clone(alone);
         match &self.tls {
             None => {
                 let (client, connection) = self.config.connect(NoTls).await?;
-                tokio::spawn(connection);
+                tokio::spawn(attend(connection, alone));
                 Ok(client)
             }
             Some(tls) => {
                 let (client, connection) = self.config.connect(tls.clone()).await?;
-                tokio::spawn(connection);
+                tokio::spawn(attend(connection, alone));
                 Ok(client)
             }
+        }
+    }
+}
+
+/// The routine of PostgreSQL that waits for a synchronous standby.
+const STANDBY_WAIT: &str = "SyncRepWaitForLSN";
+
+/// Carries the messages of a connection. A database that is told to stop waiting for its synchronous standby (by a
+/// `statement_timeout`, or by a person) commits, answers as if all was well, and says in a warning that the standby may
+/// not have it: that is noted here, before the answer arrives.
+async fn attend<S, T>(mut connection: Connection<S, T>, alone: Arc<AtomicBool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+        if let AsyncMessage::Notice(notice) = message
+            && notice.routine() == Some(STANDBY_WAIT)
+        {
+            alone.store(true, Ordering::Release);
         }
     }
 }
@@ -76,13 +100,15 @@ pub(super) struct Link {
     client: Option<Client>,
     runtime: Runtime,
     route: Arc<Route>,
+    /// The database has committed something that its synchronous standby may not have.
+    alone: Arc<AtomicBool>,
 }
 
 impl Link {
     pub(super) fn new(route: Arc<Route>) -> Result<Self, Trouble> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(|error| Trouble::Unreachable(error.to_string()))?;
-        Ok(Self { client: None, runtime, route })
+        Ok(Self { client: None, runtime, route, alone: Arc::default() })
     }
 
     /// Runs one statement, which is a transaction of its own: one round trip.
@@ -127,13 +153,17 @@ impl Link {
     }
 
     fn run<R>(&mut self, call: impl AsyncFnOnce(&Client) -> Result<R, Trouble>) -> Result<R, Trouble> {
-        let (route, client) = (&self.route, self.client.take());
+        let (route, alone, client) = (&self.route, &self.alone, self.client.take());
+        alone.store(false, Ordering::Release);
         let (client, answer) = self.runtime.block_on(async {
             let client = match client {
                 Some(client) if !client.is_closed() => client,
-                _ => route.connect().await.map_err(|error| Trouble::of_connecting(&error))?,
+                _ => route.connect(alone).await.map_err(|error| Trouble::of_connecting(&error))?,
             };
-            let answer = call(&client).await;
+            let mut answer = call(&client).await;
+            if answer.is_ok() && alone.load(Ordering::Acquire) {
+                answer = Err(Trouble::Unsure("it no longer waits for its synchronous standby".into()));
+            }
             let stays = matches!(answer, Ok(_) | Err(Trouble::Refused(..))) && !client.is_closed();
             Ok((stays.then_some(client), answer))
         })?;

@@ -13,6 +13,7 @@ mod link;
 mod register;
 mod schema;
 mod snapshot;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +28,8 @@ use self::fault::Trouble;
 pub(crate) use self::register::PostgresRegister;
 
 use self::link::{Link, Links, Route};
+use self::schema::Purpose;
+pub(crate) use self::transfer::{PostgresSource, PostgresTarget};
 use super::{Cursor, Log, Lsn, Opened, PostgresPlace, SegmentInfo};
 use crate::failure::StartError;
 use crate::locks::{lock, read, write};
@@ -48,15 +51,22 @@ pub struct PostgresLog {
     claimed: Mutex<bool>,
 }
 
+/// How safe a transaction must be before it is answered: raised for this transaction alone if the session asks for less.
+/// Whatever says that a batch is there waits for the standby, too: the batch may be in the database because somebody
+/// broke off that very wait.
+const LEVEL: &str = "level AS MATERIALIZED (SELECT set_config('synchronous_commit', \
+    CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN 'on' \
+    ELSE current_setting('synchronous_commit') END, true) AS set)";
+
 /// The statements, with the name of the schema in them.
 struct Statements {
     schema: String,
 }
 
 impl Statements {
-    /// Puts the schema in place of `{schema}`.
+    /// Puts the schema in place of `{schema}`, and [`LEVEL`] in place of `{level}`.
     fn text(&self, statement: &str) -> String {
-        statement.replace("{schema}", &self.schema)
+        statement.replace("{level}", LEVEL).replace("{schema}", &self.schema)
     }
 }
 
@@ -182,8 +192,9 @@ struct Claim {
     snapshot: Option<snapshot::Stored>,
 }
 
-const CLAIM: &str = "UPDATE {schema}.shard SET epoch = epoch + 1, holder = $2, claimed_at = now() \
-    WHERE shard = $1 AND (holder = $2 OR $3) \
+/// Waits for a standby, like appends: what is read from now on is there as well.
+const CLAIM: &str = "WITH {level} UPDATE {schema}.shard SET epoch = epoch + 1, holder = $2, claimed_at = now() \
+    FROM level WHERE shard = $1 AND (holder = $2 OR $3) AND level.set IS NOT NULL \
     RETURNING epoch, snapshot, snapshot_upto, snapshot_bytes, snapshot_crc";
 
 /// The end of every segment: one look into the index for each.
@@ -197,10 +208,11 @@ const SEGMENTS: &str = "SELECT last.ended FROM \
 impl Log for PostgresLog {
     type Writer = PostgresWriter;
     type Archive = PostgresArchive;
+    const CAN_BE_DEPOSED: bool = true;
 
     fn open(&self) -> Result<Opened<Self>, StartError> {
         let mut link = Link::new(Arc::clone(&self.route)).map_err(|trouble| self.trouble(&trouble))?;
-        let made = schema::make_sure(&mut link, &self.statements, &self.place)?;
+        let made = schema::make_sure(&mut link, &self.statements, &self.place, Purpose::Serve)?;
         made.tell();
         let claim = self.claim(&mut link)?;
         // From here on nobody else appends: what is read now is the log.

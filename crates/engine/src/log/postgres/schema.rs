@@ -5,11 +5,13 @@ use tokio_postgres::types::Type;
 
 use super::fault::Trouble;
 use super::link::Link;
-use super::{PostgresPlace, Statements};
+use super::{PostgresPlace, SHARD, Statements};
 use crate::failure::StartError;
 
 /// The version of the tables that this program knows.
 const VERSION: i32 = 1;
+/// The version of tables that a log is still being taken to: no program serves from them.
+const RECEIVING: i32 = 0;
 /// The oldest server that is known to do: PostgreSQL 14.
 const SERVER_VERSION_MIN: i32 = 140_000;
 
@@ -67,6 +69,10 @@ const TABLES: &str = "SELECT pg_advisory_xact_lock(8251066101917);
 
 const NAMED: &str = "INSERT INTO {schema}.about (version, cluster) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 
+const FINISH: &str = "WITH {level}, held AS MATERIALIZED \
+        (SELECT epoch FROM {schema}.shard WHERE shard = $1 AND epoch = $2 FOR SHARE) \
+    UPDATE {schema}.about SET version = $3 FROM held, level WHERE level.set IS NOT NULL RETURNING version";
+
 /// What was found out about the server.
 pub(super) struct Server {
     version: String,
@@ -78,14 +84,20 @@ impl Server {
     /// Says what a fail-over of the database may lose.
     pub(super) fn tell(&self) {
         let Self { version, standbys, synchronous } = self;
-        if *synchronous {
+        if *synchronous && *standbys == 0 {
+            tracing::warn!(
+                %version,
+                "the database waits for a synchronous standby (synchronous_standby_names) and has no standby: nothing \
+                 is written until one connects"
+            );
+        } else if *synchronous {
             tracing::info!(%version, standbys, "the log is in PostgreSQL; a synchronous standby has every answer");
         } else if *standbys > 0 {
             tracing::warn!(
                 %version,
                 standbys,
-                "the standbys of the database are asynchronous: if one takes over, the last answers may be lost; set \
-                 synchronous_standby_names to wait for one"
+                "the standbys of the database are asynchronous: if one takes over, it may lack what was answered last \
+                 (messages, acks, effects); set synchronous_standby_names to wait for one"
             );
         } else {
             tracing::info!(%version, "the log is in PostgreSQL, which has no standby: what its disk loses is lost");
@@ -97,31 +109,46 @@ fn refused(what: String, help: impl Into<String>) -> StartError {
     StartError::Database { what, help: help.into() }
 }
 
+/// What the log is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A server: tables are made if there are none.
+    Serve,
+    /// To take it elsewhere.
+    Read,
+    /// To take one here: tables are made if there are none, and hold no log until that is done.
+    Receive,
+}
+
 /// Looks at the server and the tables, and makes them if there are none.
 pub(super) fn make_sure(
     link: &mut Link,
     statements: &Statements,
     place: &PostgresPlace,
+    purpose: Purpose,
 ) -> Result<Server, StartError> {
     let troubled = |trouble: Trouble| refused(trouble.to_string(), trouble.help(&place.schema));
     let about = format!("{}.about", statements.schema);
     let values = [(&about as _, Type::TEXT), (&place.schema as _, Type::TEXT)];
     let row = link.query_one(LOOK, &values).map_err(troubled)?;
-    let server = check(&row)?;
+    let server = Found::of(&row).check()?;
     let (found, has_schema): (Option<String>, bool) = (row.get(4), row.get(7));
     if found.is_none() {
+        if purpose == Purpose::Read {
+            let what = format!("there is no log in the schema {}", place.schema);
+            return Err(refused(what, "name the schema of `driftq serve --log`"));
+        }
         if !has_schema {
             let make = statements.text("CREATE SCHEMA IF NOT EXISTS {schema}");
             link.execute(&make).map_err(troubled)?;
         }
         link.execute(&statements.text(TABLES)).map_err(troubled)?;
-        let values = [(&VERSION as _, Type::INT4), (&place.cluster as _, Type::TEXT)];
-        link.query(&statements.text(NAMED), &values).map_err(troubled)?;
     }
     let mut rows = link.query(&statements.text(ABOUT), &[]).map_err(troubled)?;
     if rows.is_empty() {
-        // A start broke off after the tables were made.
-        let values = [(&VERSION as _, Type::INT4), (&place.cluster as _, Type::TEXT)];
+        // New tables, or those of a start that broke off after they were made.
+        let version = if purpose == Purpose::Receive { RECEIVING } else { VERSION };
+        let values = [(&version as _, Type::INT4), (&place.cluster as _, Type::TEXT)];
         link.query(&statements.text(NAMED), &values).map_err(troubled)?;
         rows = link.query(&statements.text(ABOUT), &[]).map_err(troubled)?;
     }
@@ -131,35 +158,99 @@ pub(super) fn make_sure(
             "drop the schema, if it is empty",
         ));
     };
-    let (version, cluster): (i32, String) = (row.get(0), row.get(1));
+    check_tables(row.get(0), row.get(1), place, purpose)?;
+    Ok(server)
+}
+
+/// Whether the tables are ours, and what they are wanted for.
+fn check_tables(
+    version: i32,
+    cluster: &str,
+    place: &PostgresPlace,
+    purpose: Purpose,
+) -> Result<(), StartError> {
     let schema = &place.schema;
-    if version != VERSION {
-        let what = format!("the schema {schema} has version {version}, this driftq knows {VERSION}");
-        return Err(refused(what, "use a driftq that knows it, or name another schema with --log-schema"));
-    }
     if cluster != place.cluster {
         let what = format!("the schema {schema} belongs to the cluster {cluster:?}, not {:?}", place.cluster);
         let help = "name another schema with --log-schema, or the same cluster with --log-cluster";
         return Err(refused(what, help));
     }
-    Ok(server)
+    match (version, purpose) {
+        (VERSION, Purpose::Serve | Purpose::Read) | (RECEIVING, Purpose::Receive) => Ok(()),
+        (VERSION, Purpose::Receive) => {
+            let what = format!("there is a log in the schema {schema} already");
+            Err(refused(what, "name another schema with --log-schema"))
+        }
+        (RECEIVING, _) => {
+            let what = format!("a log is being taken to the schema {schema}, and is not whole yet");
+            Err(refused(what, "run the same `driftq migrate` again, or drop the schema"))
+        }
+        _ => {
+            let what = format!("the schema {schema} has version {version}, this driftq knows {VERSION}");
+            Err(refused(what, "use a driftq that knows it, or name another schema with --log-schema"))
+        }
+    }
 }
 
-fn check(row: &Row) -> Result<Server, StartError> {
-    let (number, version, fsync, follows): (i32, String, String, bool) =
-        (row.get(0), row.get(1), row.get(2), row.get(3));
-    if number < SERVER_VERSION_MIN {
-        return Err(refused(format!("PostgreSQL {version} is too old"), "use PostgreSQL 14 or newer"));
+/// What was taken here is a log from now on; `false` if somebody else has begun to take one here.
+pub(super) fn finish(link: &mut Link, statements: &Statements, epoch: i64) -> Result<bool, Trouble> {
+    let values = [(&SHARD as _, Type::INT4), (&epoch as _, Type::INT8), (&VERSION as _, Type::INT4)];
+    Ok(!link.query(&statements.text(FINISH), &values)?.is_empty())
+}
+
+/// What the database says about itself.
+struct Found {
+    number: i32,
+    version: String,
+    fsync: String,
+    follows: bool,
+    standby_names: String,
+    standbys: i64,
+}
+
+impl Found {
+    fn of(row: &Row) -> Self {
+        let (number, version, fsync, follows) = (row.get(0), row.get(1), row.get(2), row.get(3));
+        Self { number, version, fsync, follows, standby_names: row.get(5), standbys: row.get(6) }
     }
-    if fsync != "on" {
-        let what =
-            "the database runs with fsync = off: a power cut would lose what was acknowledged".to_owned();
-        return Err(refused(what, "set fsync = on in postgresql.conf and restart the database"));
+
+    fn check(self) -> Result<Server, StartError> {
+        let Self { number, version, fsync, follows, standby_names, standbys } = self;
+        if number < SERVER_VERSION_MIN {
+            return Err(refused(format!("PostgreSQL {version} is too old"), "use PostgreSQL 14 or newer"));
+        }
+        if fsync != "on" {
+            let what = "the database runs with fsync = off: a power cut would lose what was acknowledged";
+            let help = "set fsync = on in postgresql.conf and restart the database";
+            return Err(refused(what.into(), help));
+        }
+        if follows {
+            let what = "the database is a standby and takes no writes".to_owned();
+            return Err(refused(what, "name the primary in the URL of --log, or all of them: host1,host2"));
+        }
+        Ok(Server { version, standbys, synchronous: !standby_names.is_empty() })
     }
-    if follows {
-        let what = "the database is a standby and takes no writes".to_owned();
-        return Err(refused(what, "name the primary in the URL of --log, or all of them: host1,host2"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Debian has one version of PostgreSQL, which is new enough.
+    #[test]
+    fn a_server_that_is_too_old_is_refused() {
+        let found = |number, version: &str| Found {
+            number,
+            version: version.into(),
+            fsync: "on".into(),
+            follows: false,
+            standby_names: String::new(),
+            standbys: 0,
+        };
+        assert!(found(140_000, "14.0").check().is_ok());
+        let Err(StartError::Database { what, help }) = found(130_022, "13.22").check().map(drop) else {
+            panic!("13.22 is taken");
+        };
+        assert_eq!((&*what, &*help), ("PostgreSQL 13.22 is too old", "use PostgreSQL 14 or newer"));
     }
-    let names: String = row.get(5);
-    Ok(Server { version, standbys: row.get(6), synchronous: !names.is_empty() })
 }

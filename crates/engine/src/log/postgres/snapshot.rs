@@ -6,8 +6,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::archive::{PostgresArchive, kept};
+use super::fault::Trouble;
 use super::link::Link;
-use super::{SHARD, lsn, number};
+use super::{SHARD, Statements, lsn, number};
 use crate::locks::lock;
 use crate::log::{KeepError, Lsn, Readable, Snapshot};
 use crate::payload_store::check_of;
@@ -46,6 +47,82 @@ impl Stored {
     }
 }
 
+impl Stored {
+    /// What the `put`th snapshot of an epoch is known by.
+    pub(super) fn new(epoch: i64, put: i64, upto: Lsn, bytes: &[u8]) -> Self {
+        let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+        Self { number: epoch * PUT_MAX + put, upto, bytes: length, crc: check_of(bytes).into() }
+    }
+}
+
+/// What is said of a snapshot that is not what it was.
+pub(super) const DAMAGED: &str =
+    "the snapshot in the database is not what was put; restore the schema from a backup";
+
+/// The bytes of a snapshot; `None` if they are not what was put.
+pub(super) fn read(
+    link: &mut Link,
+    statements: &Statements,
+    stored: Stored,
+) -> Result<Option<Vec<u8>>, Trouble> {
+    let values = [(&SHARD as _, Type::INT4), (&stored.number as _, Type::INT8)];
+    let wanted = usize::try_from(stored.bytes).unwrap_or(0);
+    let mut bytes = Vec::new();
+    link.each_row(&statements.text(PARTS), &values, &mut |row| {
+        bytes.extend_from_slice(row.get::<_, &[u8]>(0));
+        bytes.len() <= wanted
+    })?;
+    let same = bytes.len() == wanted && i64::from(check_of(&bytes)) == stored.crc;
+    Ok(same.then_some(bytes))
+}
+
+/// Puts one part; `false` if the log is somebody else's by now.
+fn put_part(
+    link: &mut Link,
+    statements: &Statements,
+    (epoch, number): (i64, i64),
+    (part, body): (i32, &[u8]),
+) -> Result<bool, Trouble> {
+    let text = format!("{} {}", statements.text(HELD), statements.text(PUT_PART));
+    let values = [
+        (&SHARD as _, Type::INT4),
+        (&epoch as _, Type::INT8),
+        (&number as _, Type::INT8),
+        (&part as _, Type::INT4),
+        (&body as _, Type::BYTEA),
+    ];
+    Ok(!link.query(&text, &values)?.is_empty())
+}
+
+/// Makes a snapshot the one that counts. To do so twice is to do so once. `false` if the log is somebody else's by now.
+fn name(link: &mut Link, statements: &Statements, epoch: i64, stored: Stored) -> Result<bool, Trouble> {
+    let upto = number(stored.upto);
+    let values = [
+        (&SHARD as _, Type::INT4),
+        (&epoch as _, Type::INT8),
+        (&stored.number as _, Type::INT8),
+        (&upto as _, Type::INT8),
+        (&stored.bytes as _, Type::INT8),
+        (&stored.crc as _, Type::INT8),
+    ];
+    Ok(!link.query(&statements.text(NAME), &values)?.is_empty())
+}
+
+/// Puts a whole snapshot, which counts from now on; `false` if the log is somebody else's by now.
+pub(super) fn put(
+    link: &mut Link,
+    statements: &Statements,
+    (epoch, stored): (i64, Stored),
+    bytes: &[u8],
+) -> Result<bool, Trouble> {
+    for part in (0_i32..).zip(bytes.chunks(PART_BYTES)) {
+        if !put_part(link, statements, (epoch, stored.number), part)? {
+            return Ok(false);
+        }
+    }
+    name(link, statements, epoch, stored)
+}
+
 /// The snapshot that counts, and how many were put in this epoch.
 pub(super) struct Current {
     pub(super) stored: Option<Stored>,
@@ -63,23 +140,8 @@ impl PostgresArchive {
 
     /// The bytes of a snapshot, checked.
     fn parts(&self, stored: Stored) -> Result<Vec<u8>, KeepError> {
-        let text = self.shared.statements.text(PARTS);
-        let values = [(&SHARD as _, Type::INT4), (&stored.number as _, Type::INT8)];
-        let wanted = usize::try_from(stored.bytes).unwrap_or(0);
-        let mut bytes = Vec::new();
-        let read = self.shared.links.with(|link| {
-            bytes.clear();
-            link.each_row(&text, &values, &mut |row| {
-                bytes.extend_from_slice(row.get::<_, &[u8]>(0));
-                bytes.len() <= wanted
-            })
-        });
-        read.map_err(|trouble| kept(&trouble))?;
-        if bytes.len() != wanted || i64::from(check_of(&bytes)) != stored.crc {
-            let what = "the snapshot in the database is not what was put; restore the schema from a backup";
-            return Err(KeepError::Failed(what.into()));
-        }
-        Ok(bytes)
+        let read = self.shared.links.with(|link| read(link, &self.shared.statements, stored));
+        read.map_err(|trouble| kept(&trouble))?.ok_or_else(|| KeepError::Failed(DAMAGED.into()))
     }
 
     pub(super) fn store_snapshot(
@@ -99,12 +161,7 @@ impl PostgresArchive {
             return Err(KeepError::Failed("this claim has put all the snapshots that it may".into()));
         }
         current.put += 1;
-        let stored = Stored {
-            number: self.shared.epoch * PUT_MAX + current.put,
-            upto,
-            bytes: i64::try_from(bytes.len()).unwrap_or(i64::MAX),
-            crc: check_of(bytes).into(),
-        };
+        let stored = Stored::new(self.shared.epoch, current.put, upto, bytes);
         self.put_parts(stored.number, bytes)?;
         // Read back, and from the database: what counts is what a later start will find.
         if !readable(&self.parts(stored)?) {
@@ -121,41 +178,23 @@ impl PostgresArchive {
     }
 
     fn put_parts(&self, number: i64, bytes: &[u8]) -> Result<(), KeepError> {
-        let statements = &self.shared.statements;
-        let text = format!("{} {}", statements.text(HELD), statements.text(PUT_PART));
-        for (part, body) in (0_i32..).zip(bytes.chunks(PART_BYTES)) {
-            let put = |link: &mut Link| {
-                let values = [
-                    (&SHARD as _, Type::INT4),
-                    (&self.shared.epoch as _, Type::INT8),
-                    (&number as _, Type::INT8),
-                    (&part as _, Type::INT4),
-                    (&body as _, Type::BYTEA),
-                ];
-                link.query(&text, &values)
-            };
-            if self.shared.links.with(put).map_err(|trouble| kept(&trouble))?.is_empty() {
+        let named = (self.shared.epoch, number);
+        for part in (0_i32..).zip(bytes.chunks(PART_BYTES)) {
+            let put = |link: &mut Link| put_part(link, &self.shared.statements, named, part);
+            if !self.shared.links.with(put).map_err(|trouble| kept(&trouble))? {
                 return Err(KeepError::Fenced(self.shared.fenced()));
             }
         }
         Ok(())
     }
 
-    /// Makes a snapshot the one that counts. To do so twice is to do so once.
     fn name(&self, stored: Stored) -> Result<(), KeepError> {
-        let text = self.shared.statements.text(NAME);
-        let upto = number(stored.upto);
-        let values = [
-            (&SHARD as _, Type::INT4),
-            (&self.shared.epoch as _, Type::INT8),
-            (&stored.number as _, Type::INT8),
-            (&upto as _, Type::INT8),
-            (&stored.bytes as _, Type::INT8),
-            (&stored.crc as _, Type::INT8),
-        ];
-        let named =
-            self.shared.links.with(|link| link.query(&text, &values)).map_err(|trouble| kept(&trouble))?;
-        if named.is_empty() { Err(KeepError::Fenced(self.shared.fenced())) } else { Ok(()) }
+        let (epoch, statements) = (self.shared.epoch, &self.shared.statements);
+        let named = self.shared.links.with(|link| name(link, statements, epoch, stored));
+        match named.map_err(|trouble| kept(&trouble))? {
+            true => Ok(()),
+            false => Err(KeepError::Fenced(self.shared.fenced())),
+        }
     }
 
     /// Deletes the parts of every other snapshot.

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use driftq_engine::log::{Append as _, AppendError, Archive, Log, PostgresLog, PostgresPlace};
+use driftq_engine::log::{Append as _, AppendError, Archive, KeepError, Log, PostgresLog, PostgresPlace};
 use driftq_engine::{Broker, Config, Failure, StartError, Storage};
 use driftq_testbed::{PgBouncer, Postgres};
 
@@ -77,6 +77,52 @@ fn a_crash_of_the_database_is_survived() {
     check_all(&opened.archive, opened.start, &written);
 }
 
+/// A `statement_timeout` ends the wait for a synchronous standby with a success and a warning. The batch is in the
+/// database then, and a fail-over would lose it: nothing is answered before the standby has it.
+#[test]
+fn a_batch_that_only_the_primary_has_is_not_answered() {
+    let database = Postgres::start().unwrap();
+    let place = place(database.url());
+    let mut opened = log(&place).open().unwrap();
+    append(&mut opened, 0..1);
+    database.psql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").unwrap();
+    database.psql("ALTER ROLE driftq SET statement_timeout = '300ms'").unwrap();
+    database.psql("ALTER ROLE driftq SET synchronous_commit = 'local'").unwrap();
+    database.psql("SELECT pg_reload_conf()").unwrap();
+    // The settings of a role count from the next session on.
+    let end =
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'driftq-log'";
+    database.psql(end).unwrap();
+    let released = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Seen by others, hence committed, and asked for again: by a statement that waits for the standby, too.
+            let asks = "SELECT (SELECT count(*) FROM SCHEMA.batch) = 2 AND EXISTS (SELECT FROM pg_stat_activity \
+                        WHERE wait_event = 'SyncRep' AND query LIKE '%FOR SHARE OF shard')";
+            let asks = asks.replace("SCHEMA", &place.schema);
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(8);
+            while database.psql(&asks).unwrap() != "t" && std::time::Instant::now() < deadline {}
+            released.store(true, Ordering::Release);
+            database.psql("ALTER SYSTEM RESET synchronous_standby_names").unwrap();
+            database.psql("SELECT pg_reload_conf()").unwrap();
+        });
+        append(&mut opened, 1..2);
+        assert!(released.load(Ordering::Acquire), "it was answered although no standby has it");
+    });
+}
+
+#[test]
+fn a_deposed_server_is_told_when_it_asks() {
+    let place = place(DATABASE.url());
+    let (one, other) = (log(&place), log(&place));
+    let first = one.open().unwrap();
+    first.archive.check_claim().unwrap();
+    let second = other.open().unwrap();
+    let told = first.archive.check_claim();
+    assert!(matches!(told, Err(KeepError::Fenced(_))), "{told:?}");
+    second.archive.check_claim().unwrap();
+}
+
 /// A row that is gone from the end means that the database came back without what it had acknowledged.
 #[test]
 fn a_log_with_a_hole_takes_nothing_more() {
@@ -142,6 +188,9 @@ fn what_cannot_be_used_is_refused_with_the_next_step() {
     assert!(what.contains("cannot be reached") && help.contains("host and port"), "{what} {help}");
     let (what, _) = refusal(place("postgres://?sslmode=sometimes"));
     assert!(what.contains("the database's URL"), "{what}");
+    let standby = DATABASE.standby().unwrap();
+    let (what, help) = refusal(place(standby.url()));
+    assert!(what.contains("is a standby") && help.contains("host1,host2"), "{what} {help}");
     let careless = Postgres::shareable().start().unwrap();
     let (what, help) = refusal(place(careless.url()));
     assert!(what.contains("fsync = off") && help.contains("postgresql.conf"), "{what} {help}");

@@ -1,0 +1,140 @@
+//! Produce with the log in PostgreSQL, beside a queue of a row per job on the same server: each job inserted by a
+//! transaction of its own, into a table that workers could take it from by `SKIP LOCKED`. Both again while another session
+//! holds a snapshot open, as a backup or a long report does.
+
+use anyhow::{Context, Result, bail};
+use driftq_ledger::postgres::PostgresStore;
+
+use super::{
+    Plan,
+    child::Server,
+    figure::{Figure, Must, Report, Unit},
+    ledger::pgbench,
+    load::{self, Load},
+    progress::Progress,
+    setup::{TOPIC, create_topic, data_directory},
+    statistics::{median, ratio},
+    template::Template,
+};
+
+/// What produce must reach of inserts of single rows.
+const MUST_RATIO: f64 = 5.0;
+/// What it must reach of itself while a snapshot is held.
+const MUST_HELD_RATIO: f64 = 0.9;
+/// PostgreSQL allows a hundred connections unless it is told otherwise.
+const CONNECTIONS_MAX: usize = 64;
+/// Both schemas are dropped before and after.
+const JOBS: &str = "driftq_bench_jobs";
+const LOG: &str = "driftq_bench_log";
+
+/// A queue of a row per job, with the index that finds the next one.
+const TABLE: &str = "CREATE TABLE driftq_bench_jobs.job (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, \
+    state text NOT NULL DEFAULT 'available', priority smallint NOT NULL DEFAULT 1, attempt smallint NOT NULL DEFAULT 0, \
+    run_at timestamptz NOT NULL DEFAULT now(), args bytea NOT NULL); \
+    CREATE INDEX ON driftq_bench_jobs.job (state, priority, run_at, id);";
+/// What a producer and a worker do to one job.
+const THROUGH: &str = "WITH next AS (SELECT id FROM driftq_bench_jobs.job WHERE state = 'available' AND run_at <= now() \
+    ORDER BY priority, run_at, id LIMIT 1 FOR UPDATE SKIP LOCKED) \
+    UPDATE driftq_bench_jobs.job SET state = 'running', attempt = attempt + 1 FROM next WHERE job.id = next.id \
+    RETURNING job.id AS taken \\gset\n\
+    DELETE FROM driftq_bench_jobs.job WHERE id = :taken;\n";
+
+pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Report) -> Result<()> {
+    let Some(url) = &plan.postgres else {
+        bail!("say which database to measure: --postgres postgres://user@host/database");
+    };
+    let bed = Bed::new(plan, url).await?;
+    let result = bed.measure(plan, progress, report).await;
+    // Also after a failure; what was measured matters more than whether this works.
+    drop(bed.run(&clear()).await);
+    result
+}
+
+fn clear() -> String {
+    format!("DROP SCHEMA IF EXISTS {JOBS} CASCADE; DROP SCHEMA IF EXISTS {LOG} CASCADE")
+}
+
+struct Bed<'a> {
+    url: &'a str,
+    store: PostgresStore,
+    insert: String,
+}
+
+/// Rates of the rounds in one circumstance.
+#[derive(Default)]
+struct Rates {
+    ours: Vec<f64>,
+    inserts: Vec<f64>,
+    through: Vec<f64>,
+}
+
+impl<'a> Bed<'a> {
+    async fn new(plan: &Plan, url: &'a str) -> Result<Self> {
+        let payload = "78".repeat(plan.payload);
+        let insert = format!("INSERT INTO {JOBS}.job (args) VALUES ('\\x{payload}');\n");
+        let bed = Self { url, store: PostgresStore::connect(url)?, insert };
+        bed.run(&clear()).await?;
+        bed.run(&format!("CREATE SCHEMA {JOBS}; {TABLE}")).await?;
+        Ok(bed)
+    }
+
+    async fn run(&self, statements: &str) -> Result<()> {
+        let client = self.store.pool().get().await.context("connecting to the database")?;
+        client.batch_execute(statements).await.context("preparing the database")
+    }
+
+    async fn measure(&self, plan: &Plan, progress: &Progress, report: &mut Report) -> Result<()> {
+        let connections = plan.connections.iter().copied().max().unwrap_or(1).min(CONNECTIONS_MAX);
+        progress.expect(plan.rounds * 6 + 1);
+        progress.step("starting a server");
+        let data = data_directory(plan)?;
+        let options = ["--log", self.url, "--log-schema", LOG];
+        let server = Server::driftq_with(&data.path().join("none"), &options).await?;
+        create_topic(server.address, TOPIC, 1).await?;
+        let (mut free, mut held) = (Rates::default(), Rates::default());
+        for _ in 0..plan.rounds {
+            self.round(plan, progress, (&server, connections), &mut free).await?;
+            let holder = self.store.pool().get().await.context("connecting to the database")?;
+            let hold = format!("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM {JOBS}.job");
+            holder.batch_execute(&hold).await.context("holding a snapshot")?;
+            self.round(plan, progress, (&server, connections), &mut held).await?;
+            holder.batch_execute("COMMIT").await.context("letting a snapshot go")?;
+        }
+        tell(report, connections, &free, &held);
+        server.kill().await
+    }
+
+    async fn round(
+        &self,
+        plan: &Plan,
+        progress: &Progress,
+        (server, connections): (&Server, usize),
+        rates: &mut Rates,
+    ) -> Result<()> {
+        progress.step("a row per job, inserted");
+        rates.inserts.push(pgbench(self.url, &self.insert, "prepared", connections, plan).await?);
+        progress.step("a row per job, inserted, taken and deleted");
+        let through = format!("{}{THROUGH}", self.insert);
+        rates.through.push(pgbench(self.url, &through, "prepared", connections, plan).await?);
+        progress.step("produce, log in PostgreSQL");
+        let templates = vec![Template::produce(server.address, TOPIC, plan.payload)];
+        let load = Load { address: server.address, connections, pipeline: 1, templates, length: plan.length };
+        rates.ours.push(load::run(load).await?.rate());
+        Ok(())
+    }
+}
+
+fn tell(report: &mut Report, connections: usize, free: &Rates, held: &Rates) {
+    for (rates, words) in [(free, ""), (held, ", a snapshot held")] {
+        let name = format!("produce, log in PostgreSQL, {connections} connections{words}");
+        let figure = Figure::new(name, median(&rates.ours), Unit::PerSecond);
+        let peer = "INSERT of a row per job";
+        let figure = figure.beside(peer, median(&rates.inserts), ratio(&rates.ours, &rates.inserts));
+        report.add(figure.must(Must::RatioAtLeast(MUST_RATIO)));
+        let name = format!("a row per job, SKIP LOCKED, insert to delete{words}");
+        report.add(Figure::new(name, median(&rates.through), Unit::PerSecond));
+    }
+    let figure = Figure::new("produce while a snapshot is held", median(&held.ours), Unit::PerSecond);
+    let figure = figure.beside("none held", median(&free.ours), ratio(&held.ours, &free.ours));
+    report.add(figure.must(Must::RatioAtLeast(MUST_HELD_RATIO)));
+}

@@ -1,0 +1,245 @@
+//! Backups of a log: files in parts whose names are their digests, and a manifest that is written last. Without it there
+//! is no backup, so that half of one never looks like a whole one.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::export::{ExportError, Place, PlaceUrl, STAGING};
+
+/// Most bytes of a part, which is held in memory.
+const PART_BYTES_MAX: usize = 16 << 20;
+/// Most letters of an id.
+const ID_BYTES_MAX: usize = 100;
+/// The version of manifests that this program writes and reads.
+const VERSION: u32 = 1;
+const MANIFEST: &str = "manifest.json";
+/// How the files of a log are called; nothing else is taken out of a backup.
+const PREFIXES: [&str; 2] = ["seg-", "snap-"];
+
+/// What a backup holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The version of this document.
+    pub version: u32,
+    /// The name of the backup.
+    pub id: String,
+    /// Which program made it.
+    pub made_by: String,
+    /// When it was whole, in milliseconds since 1970.
+    pub taken_at_ms: u64,
+    /// Where the log in it ends, as `segment:byte`. Whatever was acknowledged before the backup began lies below.
+    pub end: String,
+    /// Messages in it.
+    pub messages: u64,
+    /// Its files.
+    pub files: Vec<BackupFile>,
+}
+
+impl Manifest {
+    /// A manifest of this version, with no file yet.
+    #[must_use]
+    pub fn new(id: &str, made_by: &str, taken_at_ms: u64) -> Self {
+        let (id, made_by) = (id.to_owned(), made_by.to_owned());
+        Self {
+            version: VERSION,
+            id,
+            made_by,
+            taken_at_ms,
+            end: String::new(),
+            messages: 0,
+            files: Vec::new(),
+        }
+    }
+
+    /// Bytes of all parts.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().flat_map(|file| &file.parts).map(|part| part.bytes).sum()
+    }
+
+    /// SHA-256 of the document.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        // A struct of strings and numbers always has a text.
+        hex(&serde_json::to_vec(self).unwrap_or_default())
+    }
+}
+
+/// One file of a log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupFile {
+    /// What it is called in a data directory.
+    pub name: String,
+    /// How long it is there: what its parts lack are zeros at its end.
+    pub length: u64,
+    /// Its parts, in order.
+    pub parts: Vec<BackupPart>,
+}
+
+/// A piece of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupPart {
+    /// Its digest, which is also its name.
+    pub sha256: String,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// The place of one backup.
+pub struct Backup {
+    place: Place,
+    id: String,
+    /// Parts that an earlier attempt has left.
+    there: BTreeSet<String>,
+    /// Parts that were there already.
+    pub reused: u64,
+}
+
+impl Backup {
+    /// The backup of this name in a place.
+    ///
+    /// # Errors
+    /// If the name is none, or the place cannot be reached.
+    pub fn open(place: &PlaceUrl, id: &str) -> Result<Self, ExportError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if id.is_empty() || id.len() > ID_BYTES_MAX || id.starts_with('.') || !id.chars().all(plain) {
+            let why =
+                "the id of a backup is 1 to 100 of a-z, A-Z, 0-9, -, _ and ., and does not begin with a dot";
+            return Err(ExportError::Invalid(why.to_owned()));
+        }
+        Ok(Self { place: Place::open(place)?, id: id.to_owned(), there: BTreeSet::new(), reused: 0 })
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn location(&self) -> String {
+        self.place.location(&self.id)
+    }
+
+    /// Its manifest; `None` if there is no whole backup of this name.
+    ///
+    /// # Errors
+    /// If the place cannot be read, or the manifest cannot be understood.
+    pub async fn manifest(&self) -> Result<Option<Manifest>, ExportError> {
+        let Some(bytes) = self.place.read(&self.name(MANIFEST)).await? else { return Ok(None) };
+        let invalid = |why: String| ExportError::Invalid(format!("{}/{MANIFEST}: {why}", self.location()));
+        let found: Manifest = serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))?;
+        if found.version != VERSION {
+            return Err(invalid(format!("version {} is not known; use a newer driftq", found.version)));
+        }
+        let strange = |file: &&BackupFile| {
+            file.name.contains(['/', '\\']) || !PREFIXES.iter().any(|prefix| file.name.starts_with(prefix))
+        };
+        if let Some(file) = found.files.iter().find(strange) {
+            return Err(invalid(format!("{:?} is no file of a log", file.name)));
+        }
+        Ok(Some(found))
+    }
+
+    /// Finds out what is there, and that the place keeps names.
+    ///
+    /// # Errors
+    /// If the place cannot be used.
+    pub async fn begin(&mut self) -> Result<(), ExportError> {
+        self.place.probe(&self.scratch()).await?;
+        self.there = self.place.list(&self.id).await?.into_iter().collect();
+        Ok(())
+    }
+
+    /// Puts a file, from its beginning, in parts.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the place takes nothing.
+    pub async fn put(&mut self, name: &str, length: u64, file: &mut File) -> Result<BackupFile, ExportError> {
+        let mut parts = Vec::new();
+        loop {
+            let mut bytes = Vec::new();
+            Read::by_ref(file).take(PART_BYTES_MAX as u64).read_to_end(&mut bytes)?;
+            if bytes.is_empty() {
+                return Ok(BackupFile { name: name.to_owned(), length, parts });
+            }
+            let part = BackupPart { sha256: hex(&bytes), bytes: bytes.len() as u64 };
+            let stored = stored(&part);
+            if self.there.contains(&stored) {
+                self.reused += 1;
+            } else {
+                self.place.create(&self.scratch(), &self.name(&stored), Bytes::from(bytes)).await?;
+                self.there.insert(stored);
+            }
+            parts.push(part);
+        }
+    }
+
+    /// Writes the manifest: from now on there is a backup. `false` if another one was quicker. What belongs to no file
+    /// of it is swept.
+    ///
+    /// # Errors
+    /// If the place takes nothing.
+    pub async fn finish(&self, manifest: &Manifest) -> Result<bool, ExportError> {
+        let text = serde_json::to_vec_pretty(manifest)
+            .map_err(|error| ExportError::Invalid(format!("the manifest has no text: {error}")))?;
+        let is_ours = self.place.create(&self.scratch(), &self.name(MANIFEST), text.into()).await?;
+        if is_ours {
+            let needed: BTreeSet<String> =
+                manifest.files.iter().flat_map(|file| &file.parts).map(stored).collect();
+            for stray in self.there.difference(&needed).filter(|name| name.ends_with(PART)) {
+                self.place.remove(&self.name(stray)).await?;
+            }
+            self.place.remove(&self.scratch()).await?;
+        }
+        Ok(is_ours)
+    }
+
+    /// Writes a file of the backup, every part checked against its digest, and makes it durable.
+    ///
+    /// # Errors
+    /// If a part is missing or is not what it was, or the file cannot be written.
+    pub async fn fetch(&self, wanted: &BackupFile, path: &Path) -> Result<(), ExportError> {
+        let unfinished = path.with_extension("part");
+        let mut file = File::create(&unfinished)?;
+        let mut written = 0;
+        for part in &wanted.parts {
+            let damaged = |what: &str| ExportError::Place {
+                place: self.location(),
+                why: format!("the part {} of {} {what}; use another backup", part.sha256, wanted.name),
+            };
+            let found = self.place.read(&self.name(&stored(part))).await?;
+            let bytes = found.ok_or_else(|| damaged("is missing"))?;
+            if bytes.len() as u64 != part.bytes || hex(&bytes) != part.sha256 {
+                return Err(damaged("is damaged"));
+            }
+            file.write_all(&bytes)?;
+            written += part.bytes;
+        }
+        // Zeros, not a hole: a hole would need space later, in the middle of an append.
+        let missing = wanted.length.saturating_sub(written);
+        std::io::copy(&mut std::io::repeat(0).take(missing), &mut file)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, path)?;
+        Ok(())
+    }
+
+    fn name(&self, name: &str) -> String {
+        format!("{}/{name}", self.id)
+    }
+
+    fn scratch(&self) -> String {
+        format!("{STAGING}/backup-{}", self.id)
+    }
+}
+
+const PART: &str = ".part";
+
+fn stored(part: &BackupPart) -> String {
+    format!("{}{PART}", part.sha256)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
