@@ -47,6 +47,7 @@ pub(crate) struct App {
     pub(crate) crowd: Crowd,
     pub(crate) budget: Arc<Budget>,
     pub(super) live: Live,
+    pub(super) report: v2::NewestReport,
     turns: Arc<Turns>,
 }
 
@@ -66,6 +67,7 @@ impl App {
             crowd: Crowd::default(),
             budget,
             live: Live::default(),
+            report: v2::NewestReport::default(),
             turns: Turns::new(),
         }
     }

@@ -68,13 +68,17 @@ impl Operation {
             Self::Release => (Consume, None, Of::Asked),
             Self::Commit => (Consume, Asked, Of::Asked),
             Self::Browse | Self::GetMessage => (Read, InPath, Of::OwnMessages),
-            Self::ListLetters | Self::GetLetter | Self::GetTopic | Self::ListGroups | Self::GetGroup => {
-                (Read, InPath, Of::OwnTopic)
-            }
+            Self::ListLetters
+            | Self::ListCauses
+            | Self::GetLetter
+            | Self::GetTopic
+            | Self::ListGroups
+            | Self::GetGroup => (Read, InPath, Of::OwnTopic),
             Self::ListTopics | Self::ListDeadTopics => (Read, Filtered, Of::Filtered),
             // It becomes a topic of the key's tenant.
             Self::PutTopic => (Manage, InPath, Of::Asked),
             Self::CancelMessage
+            | Self::RetryMessage
             | Self::PatchTopic
             | Self::DeleteTopic
             | Self::PauseTopic
@@ -110,7 +114,7 @@ impl Operation {
             Self::FinishEffect | Self::RenewEffect | Self::ReleaseEffect => (Effects, None, Of::None),
             Self::CutOver | Self::RollBack | Self::SealVersion => (Outputs, All, Of::Asked),
             Self::GetStatus | Self::GetSession | Self::Introspect => (Read, None, Of::Filtered),
-            Self::StreamEvents => (Read, All, Of::All),
+            Self::StreamEvents | Self::GetReport => (Read, All, Of::All),
             Self::ListTenants => (Read, All, Of::Filtered),
             Self::GetTenant => (Read, All, Of::Asked),
             Self::ListAudit | Self::LimitTenant => (Admin, All, Of::All),
