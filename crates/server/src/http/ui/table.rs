@@ -4,21 +4,21 @@ use super::Asset;
 
 pub(super) static ASSETS: [Asset; 3] = [
     Asset {
-        path: "assets/index-C3lWjcXO.js",
+        path: "assets/index-pm44DkBr.js",
         content_type: "text/javascript; charset=utf-8",
-        tag: "\"fc64f39417783248\"",
-        bytes: include_bytes!("../../../assets/ui/index-C3lWjcXO.js.gz"),
+        tag: "\"25ac1eef992abe1d\"",
+        bytes: include_bytes!("../../../assets/ui/index-pm44DkBr.js.gz"),
     },
     Asset {
-        path: "assets/style-DhR_ztGs.css",
+        path: "assets/style-HDyP1F5I.css",
         content_type: "text/css; charset=utf-8",
-        tag: "\"39c1850da57a808d\"",
-        bytes: include_bytes!("../../../assets/ui/style-DhR_ztGs.css.gz"),
+        tag: "\"ee0fbc8ef5f2a134\"",
+        bytes: include_bytes!("../../../assets/ui/style-HDyP1F5I.css.gz"),
     },
     Asset {
         path: "index.html",
         content_type: "text/html; charset=utf-8",
-        tag: "\"c0442456f9e5b678\"",
+        tag: "\"089804453b757295\"",
         bytes: include_bytes!("../../../assets/ui/index.html.gz"),
     },
 ];
