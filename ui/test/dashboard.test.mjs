@@ -131,8 +131,8 @@ test("a run shows its steps, what each wait is for, and what becomes of it", asy
   const steps = page.getByRole("region", { name: "Steps" });
   await steps.getByText("caused by find-flights").waitFor({ state: "attached" });
   for (const row of ["offers 2026-11", "charge · trip-7", "search · flights-7"]) await steps.getByText(row).waitFor();
-  await page.getByText(/^backoff: It failed and waits for its next attempt\., \d+ s|min .* left$/).waitFor();
-  await page.getByText(/^scheduled: Its time has not come\., .* left$/).waitFor();
+  await page.getByText(/^backoff, .* left$/).waitFor();
+  await page.getByText(/^scheduled, .* left$/).waitFor();
   await page.getByRole("button", { name: /^agent 0\/1: waited/ }).click();
   await page.getByText("attempt 1 by agent-3: the airline answered 503").waitFor();
   const { steps: told } = await server.call("GET", "/v2/runs/trip-7");

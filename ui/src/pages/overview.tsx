@@ -39,7 +39,11 @@ function Findings({ of }: { of: Report }) {
     <>
       {found.slice(0, FINDINGS_SHOWN).map((finding) => (
         <p class="finding" key={finding.what}>
-          <Pill state={finding.verdict} /> <a href={lead(finding)}>{finding.what}</a> <span class="dim">{finding.cause}</span>
+          <Pill state={finding.verdict} />{" "}
+          <span>
+            <a href={lead(finding)}>{finding.what}</a>{" "}
+            <span class="dim">{finding.cause.split("`").map((part, place) => (place % 2 === 1 ? <code key={place}>{part}</code> : part))}</span>
+          </span>
         </p>
       ))}
       {more > 0 && <p class="note">{count(more)} more: <code>driftq report</code> lists them.</p>}

@@ -12,6 +12,8 @@ export interface Bar {
   from: number;
   to: number;
   words: string;
+  /** The same in few words, if there are many. */
+  short?: string;
   /** Whether it goes on. */
   isOpen?: boolean;
   /** When it is over, where that is known. */
@@ -87,13 +89,16 @@ function ofGroup(message: StepMessage, group: StepGroup, now: number): Bar[] {
     bars.push({ kind: "work", from: leased, to: end ?? now, words: `attempt ${group.attempts}${who}`, isOpen: end === undefined, until });
   } else if (end === undefined) {
     const { waits } = group;
-    const reason = waits ? (waits.state === "ready" ? "waits for a worker" : `${words(waits.state)}: ${WHY[waits.state] ?? ""}`) : words(group.state);
-    bars.push({ kind: bars.length > 0 ? "retry" : "wait", from: last, to: now, words: reason, isOpen: true, until: waits?.until ? at(waits.until) : undefined });
+    const reason = waits ? (waits.state === "ready" ? "waits for a worker" : `${words(waits.state)}: ${clause(WHY[waits.state] ?? "")}`) : words(group.state);
+    bars.push({ kind: bars.length > 0 ? "retry" : "wait", from: last, to: now, words: reason, short: waits?.state === "ready" ? "waits for a worker" : words(waits?.state ?? group.state), isOpen: true, until: waits?.until ? at(waits.until) : undefined });
   } else if (end > last) {
     bars.push({ kind: bars.length > 0 ? "retry" : "wait", from: last, to: end, words: `was not delivered again: ${words(group.state)}` });
   }
   return bars;
 }
+
+/** A sentence as part of another. */
+const clause = (sentence: string): string => sentence.replace(/\.$/, "").replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase());
 
 function ofEffect(effect: Effect, now: number): Lane {
   const [created, begun] = [at(effect.created_at), at(effect.begun_at)];
@@ -103,7 +108,7 @@ function ofEffect(effect: Effect, now: number): Lane {
   const who = effect.owner ? ` by ${effect.owner}` : "";
   const lease = effect.lease_expires_at ? at(effect.lease_expires_at) : undefined;
   bars.push({ kind: "effect", from: begun, to: finished ? at(finished) : now, words: `attempt ${effect.attempt}${who}, ${words(effect.state)}`, isOpen: !finished, until: lease });
-  if (effect.unknown_since) bars.push({ kind: "held", from: at(effect.unknown_since), to: now, words: "its outcome is unknown: it waits for somebody who finds out", isOpen: true });
+  if (effect.unknown_since) bars.push({ kind: "held", from: at(effect.unknown_since), to: now, words: "its outcome is unknown: it waits for somebody who finds out", short: "its outcome is unknown", isOpen: true });
   return {
     id: `effect ${effect.tenant_id} ${effect.scope} ${effect.key}`,
     what: "effect",
@@ -121,7 +126,7 @@ export function gist(lane: Lane, now: number): string {
   const open = lane.bars.find((bar) => bar.isOpen);
   if (open) {
     const left = open.until === undefined ? "" : open.until > now ? `, ${duration(open.until - now)} left` : ", its time is over";
-    return `${open.words}${left}`;
+    return `${open.short ?? open.words}${left}`;
   }
   if (lane.what === "output") return "committed";
   const sum = (kinds: Kind[]) => lane.bars.filter((bar) => kinds.includes(bar.kind)).reduce((total, bar) => total + bar.to - bar.from, 0);

@@ -4,21 +4,21 @@ use super::Asset;
 
 pub(super) static ASSETS: [Asset; 3] = [
     Asset {
-        path: "assets/index-pm44DkBr.js",
+        path: "assets/index-CpinLcEw.js",
         content_type: "text/javascript; charset=utf-8",
-        tag: "\"25ac1eef992abe1d\"",
-        bytes: include_bytes!("../../../assets/ui/index-pm44DkBr.js.gz"),
+        tag: "\"274a7dbe5dd2ae04\"",
+        bytes: include_bytes!("../../../assets/ui/index-CpinLcEw.js.gz"),
     },
     Asset {
-        path: "assets/style-HDyP1F5I.css",
+        path: "assets/style-B6QPKiGx.css",
         content_type: "text/css; charset=utf-8",
-        tag: "\"ee0fbc8ef5f2a134\"",
-        bytes: include_bytes!("../../../assets/ui/style-HDyP1F5I.css.gz"),
+        tag: "\"bb429a28b1f5cb9a\"",
+        bytes: include_bytes!("../../../assets/ui/style-B6QPKiGx.css.gz"),
     },
     Asset {
         path: "index.html",
         content_type: "text/html; charset=utf-8",
-        tag: "\"089804453b757295\"",
+        tag: "\"685abbca44bf193a\"",
         bytes: include_bytes!("../../../assets/ui/index.html.gz"),
     },
 ];

@@ -23,6 +23,16 @@ const DEAD_PREFIX: &str = "dlq.";
 const LIMIT_LOOK_PERCENT: u128 = 80;
 const LIMIT_ACT_PERCENT: u128 = 95;
 
+/// `1 message`, `2 messages`.
+fn many(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+/// Messages that wait.
+fn wait(count: u64) -> String {
+    format!("{} {}", many(count, "message"), if count == 1 { "waits" } else { "wait" })
+}
+
 /// Something that asks for a look or for action.
 fn found(
     verdict: Urgency,
@@ -113,7 +123,7 @@ fn dead_letters(survey: &Survey, now: Now) -> Vec<Finding<'static>> {
         let cause = format!(
             "their attempts are used up, their time was over, or a worker gave them up{oldest}. No worker gets them until they are sent back"
         );
-        let what = format!("{} dead letter(s) of {}", grouped(dead.letters), dead.name);
+        let what = format!("{} of {}", many(dead.letters, "dead letter"), dead.name);
         let next = format!("driftq dlq list {}", word(&dead.name));
         let topic = Some(dead.name.clone().into());
         Finding { topic, ..found(Urgency::Act, Area::DeadLetters, what, cause, next) }
@@ -131,7 +141,7 @@ fn effects(survey: &Survey) -> Finding<'static> {
     let cause = format!(
         "their workers were not heard of again, so they may have happened{oldest}. They wait until an operator has found out"
     );
-    let what = format!("{} effect(s) whose outcome is unknown", grouped(survey.unknown));
+    let what = format!("{} whose outcome is unknown", many(survey.unknown, "effect"));
     found(Urgency::Act, Area::Effects, what, cause, "driftq effect list --state unknown")
 }
 
@@ -140,7 +150,7 @@ fn history(survey: &Survey) -> Option<Finding<'static>> {
     let partitions = || survey.topics.iter().flat_map(|topic| &topic.described.partitions);
     let messages: u64 = partitions().map(|partition| partition.kept_messages).sum();
     let bytes: u64 = partitions().map(|partition| partition.kept_bytes).sum();
-    let what = || format!("{} message(s) of history are kept, {}", grouped(messages), about_bytes(bytes));
+    let what = || format!("history is kept: {}, {}", many(messages, "message"), about_bytes(bytes));
     (messages > 0).then(|| fine(Area::Topics, what()))
 }
 
@@ -149,7 +159,7 @@ fn topic_findings(topic: &Topic, now: Now) -> Vec<Finding<'static>> {
     let name = &*described.name;
     let mut findings = Vec::new();
     if let Some(at) = described.paused.filter(|_| topic.waiting > 0) {
-        let what = format!("topic {name} is paused, and {} message(s) wait", grouped(topic.waiting));
+        let what = format!("topic {name} is paused, and {}", wait(topic.waiting));
         let cause = format!("an operator paused it {}", now.tell(moment(at)));
         let next = format!("driftq topic resume {}", word(name));
         findings.push(found(Urgency::Look, Area::Topics, what, cause, next));
@@ -157,7 +167,7 @@ fn topic_findings(topic: &Topic, now: Now) -> Vec<Finding<'static>> {
     let messages: u64 = described.partitions.iter().map(|partition| partition.messages).sum();
     let kept = messages.saturating_sub(described.scheduled);
     if kept > 0 && !topic.is_read && !name.starts_with(DEAD_PREFIX) {
-        let what = format!("no group reads {name}, and {} message(s) are kept", grouped(kept));
+        let what = format!("no group reads {name}, which keeps {}", many(kept, "message"));
         let cause = "a group begins with its first reader, and then gets all of them";
         let next = format!("driftq message list {}", word(name));
         findings.push(found(Urgency::Look, Area::Topics, what, cause, next));
@@ -204,8 +214,8 @@ fn groups(survey: &Survey, now: Now) -> Vec<Finding<'static>> {
     if !found.is_empty() {
         return found;
     }
-    let (groups, topics) = (grouped(survey.group_count), grouped(survey.topic_count));
-    vec![fine(Area::Groups, format!("{groups} group(s) of {topics} topic(s), and none is behind"))]
+    let (groups, topics) = (many(survey.group_count, "group"), many(survey.topic_count, "topic"));
+    vec![fine(Area::Groups, format!("{groups} of {topics}, and none is behind"))]
 }
 
 /// The one thing about a group that explains the most.
@@ -218,9 +228,8 @@ fn group(seen: &Seen, now: Now) -> Option<Finding<'static>> {
     let name = format!("{} of {}", group.name, group.topic);
     let (topic, group_word) = (word(&group.topic), word(&group.name));
     let describe = format!("driftq group describe {topic} {group_word}");
-    let waiting = grouped(waiting);
     let finding = if let Some(at) = group.paused_at {
-        let what = format!("group {name} is paused, and {waiting} message(s) wait");
+        let what = format!("group {name} is paused, and {}", wait(waiting));
         let cause = format!("an operator paused it {}", now.tell(at));
         let next = format!("driftq group resume {topic} {group_word}");
         found(Urgency::Look, Area::Groups, what, cause, next)
@@ -228,7 +237,7 @@ fn group(seen: &Seen, now: Now) -> Option<Finding<'static>> {
         // Who reads call by call is not there between two calls.
         let is_gone = now.age_ms(group.seen_at) >= READERS_GONE_MS;
         let verdict = if is_gone { Urgency::Act } else { Urgency::Look };
-        let what = format!("no worker reads for group {name}, and {waiting} message(s) wait");
+        let what = format!("no worker reads for group {name}, and {}", wait(waiting));
         let cause = format!(
             "it was last seen {}; start its workers, or forget it with `driftq group delete {topic} {group_word}`",
             now.tell(group.seen_at)
@@ -237,8 +246,8 @@ fn group(seen: &Seen, now: Now) -> Option<Finding<'static>> {
     } else {
         let oldest = seen.oldest_ms.filter(|oldest| *oldest >= OLDEST_LOOK_MS)?;
         let verdict = if oldest >= OLDEST_ACT_MS { Urgency::Act } else { Urgency::Look };
-        let what =
-            format!("group {name} is behind: {waiting} message(s), the oldest for {}", length(oldest.into()));
+        let (waiting, oldest) = (many(waiting, "message"), length(oldest.into()));
+        let what = format!("group {name} is behind: {waiting}, the oldest for {oldest}");
         found(verdict, Area::Groups, what, behind(seen), describe)
     };
     let (topic, group) = (Some(group.topic.clone().into()), Some(group.name.clone().into()));

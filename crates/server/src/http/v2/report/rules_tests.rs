@@ -83,9 +83,9 @@ fn what_was_given_up_is_found() {
     let letters = |survey: &mut Survey| {
         survey.dead = vec![serde_json::from_value(json!({"name": "my orders", "letters": 3})).unwrap()];
     };
-    finds(letters, Urgency::Act, "3 dead letter(s) of my orders", "driftq dlq list 'my orders'");
+    finds(letters, Urgency::Act, "3 dead letters of my orders", "driftq dlq list 'my orders'");
     let unknown = |survey: &mut Survey| (survey.unknown, survey.unknown_oldest_ms) = (7, Some(90_000));
-    let finding = finds(unknown, Urgency::Act, "7 effect(s)", "driftq effect list --state unknown");
+    let finding = finds(unknown, Urgency::Act, "7 effects", "driftq effect list --state unknown");
     assert!(finding.cause.contains("1m 30s"), "{finding:?}");
 }
 
@@ -149,7 +149,12 @@ fn a_topic_that_nobody_reads_is_found() {
             survey.groups = Vec::new();
         }
     };
-    finds(unread("orders", 2), Urgency::Look, "no group reads orders, and 7", "driftq message list orders");
+    finds(
+        unread("orders", 2),
+        Urgency::Look,
+        "no group reads orders, which keeps 7",
+        "driftq message list orders",
+    );
     for (name, scheduled) in [("dlq.orders", 0), ("orders", 9)] {
         let mut survey = healthy();
         unread(name, scheduled)(&mut survey);
