@@ -13,8 +13,9 @@ export function Spark({ times, values, label }: { times: number[]; values: (numb
   useEffect(() => {
     const element = box.current;
     if (!element) return;
-    const style = getComputedStyle(document.documentElement);
-    const colour = () => style.getPropertyValue("--accent").trim();
+    // As computed, which is a colour whatever the theme: a canvas knows nothing of variables.
+    const style = getComputedStyle(element);
+    const wash = () => style.color.replace("rgb(", "rgba(").replace(")", ", 0.14)");
     const made = new uPlot(
       {
         width: element.clientWidth || 120,
@@ -24,7 +25,7 @@ export function Spark({ times, values, label }: { times: number[]; values: (numb
         padding: [4, 0, 2, 0],
         axes: [{ show: false }, { show: false }],
         scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(max ?? 0, 1) * 1.1] } },
-        series: [{}, { stroke: colour, width: 1.5, points: { show: false }, spanGaps: false, fill: () => style.getPropertyValue("--accent-wash").trim() }],
+        series: [{}, { stroke: () => style.color, width: 1.5, points: { show: false }, spanGaps: false, fill: wash }],
       },
       [[], []],
       element,

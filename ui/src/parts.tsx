@@ -64,7 +64,7 @@ const KINDS: Record<string, string> = {
   backoff: "warn", retrying: "warn", failed_retryable: "warn", paused: "warn", dying: "warn", key_busy: "warn",
   window_full: "warn", same_key_running: "warn", effect: "warn", cancelled: "warn", look: "warn", refused: "bad",
   in_flight: "busy", running: "busy", in_progress: "busy", sending: "busy", scheduled: "busy", pending: "busy",
-  done: "good", succeeded: "good", delivered: "good", ready: "good", enabled: "good", ok: "good", open: "good",
+  committed: "good", done: "good", succeeded: "good", delivered: "good", ready: "good", enabled: "good", ok: "good", open: "good",
 };
 
 export const Pill = ({ state }: { state: string }) => (
@@ -92,8 +92,7 @@ export interface Column<T> {
 
 const ROWS_SHOWN = 200;
 
-/** Rows that j and k go through. */
-export function Table<T>(props: {
+interface TableProps<T> {
   label: string;
   rows: T[];
   columns: Column<T>[];
@@ -103,7 +102,32 @@ export function Table<T>(props: {
   more?: boolean;
   selected?: Set<string>;
   select?: (ids: Set<string>) => void;
-}) {
+}
+
+/** Rows that were loaded, in a card of their own. */
+export function Listed<T>(props: { of: Loaded<{ rows: T[]; more: boolean }>; title?: ComponentChildren } & Omit<TableProps<T>, "rows" | "more">) {
+  const { of, title, ...table } = props;
+  return (
+    <Card {...(title !== undefined && { title })} flush>
+      <Show of={of}>{({ rows, more }) => <Table {...table} rows={rows} more={more} />}</Show>
+    </Card>
+  );
+}
+
+/** Fields that narrow what a page shows, and a button that does. */
+export function Filters(props: { verb: string; go: () => void; children: ComponentChildren }) {
+  return (
+    <form class="filters" onSubmit={(event) => (event.preventDefault(), props.go())}>
+      {props.children}
+      <button class="primary" type="submit">
+        {props.verb}
+      </button>
+    </form>
+  );
+}
+
+/** Rows that j and k go through. */
+export function Table<T>(props: TableProps<T>) {
   const [shown, setShown] = useState(ROWS_SHOWN);
   const { rows, columns, selected, select } = props;
   if (rows.length === 0) return <Empty>{props.empty}</Empty>;

@@ -115,6 +115,51 @@ export interface Group {
   members?: { owner: string; kind: string; in_flight: number }[];
   partitions: { partition: number; lag: number; in_flight: number; retrying: number; acked_below?: Int }[];
   waiting?: Record<string, number>;
+  leases?: GroupLease[];
+}
+
+export interface GroupLease {
+  partition: number;
+  offset: Int;
+  owner: string;
+  attempt: number;
+  leased_at: string;
+  expires_at: string;
+}
+
+export interface Finding {
+  verdict: string;
+  what: string;
+  cause: string;
+  next?: string;
+  area: string;
+  topic?: string;
+  group?: string;
+  message?: [number, Int];
+}
+
+export interface Report {
+  verdict: string;
+  act: number;
+  look: number;
+  findings: Finding[];
+  left_out: number;
+}
+
+export interface Cause {
+  cause: string;
+  letters: number;
+  first_at: string;
+  last_at: string;
+}
+
+export interface Tenant {
+  tenant: string;
+  limits: Record<string, number | undefined>;
+  topics: number;
+  messages: number;
+  bytes: number;
+  effects: number;
 }
 
 export interface Attempt {
@@ -203,7 +248,7 @@ export interface Effect {
   lease_live?: boolean;
   unknown_since?: string;
   message?: { topic: string; partition: number; offset: Int; attempt?: number };
-  outcome?: Outcome & { status?: string };
+  outcome?: Outcome & { status?: string; finished_at?: string };
   last_outcome?: Outcome;
 }
 
@@ -250,26 +295,34 @@ export interface StepMessage {
   partition: number;
   offset: Int;
   stored_at: string;
-  groups: {
-    group: string;
-    state: string;
-    attempts: number;
-    first_leased_at?: string;
-    ended_at?: string;
-    last_error?: string;
-    history: Attempt[];
-  }[];
+  groups: StepGroup[];
+  outputs?: { tenant_id?: string; dataset: string; version: string; partition_key: string; committed_at: string }[];
+}
+
+export interface StepGroup {
+  group: string;
+  state: string;
+  attempts: number;
+  first_leased_at?: string;
+  leased_at?: string;
+  owner?: string;
+  waits?: { state: string; since: string; until?: string };
+  ended_at?: string;
+  last_error?: string;
+  history: Attempt[];
+}
+
+export interface RunStep {
+  step_id?: string;
+  parent_step_id?: string;
+  children: string[];
+  messages: StepMessage[];
+  effects: Effect[];
 }
 
 export interface Run extends RunSummary {
   cursor?: string;
-  steps: {
-    step_id?: string;
-    parent_step_id?: string;
-    children: string[];
-    messages: StepMessage[];
-    effects: Effect[];
-  }[];
+  steps: RunStep[];
 }
 
 export interface Endpoint {

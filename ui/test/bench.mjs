@@ -72,6 +72,12 @@ export class Server {
     return this.call("POST", path, body);
   }
 
+  async commit(key, body) {
+    const headers = { "content-type": "application/json", "idempotency-key": key };
+    const answer = await fetch(`${this.url}/v2/commit`, { method: "POST", headers, body: JSON.stringify(body) });
+    if (!answer.ok) throw new Error(`commit: ${answer.status} ${await answer.text()}`);
+  }
+
   async produce(topic, message) {
     return await this.post(`/v2/topics/${encodeURIComponent(topic)}/messages`, message);
   }
@@ -109,7 +115,7 @@ export async function browser() {
 const AXE = readFileSync(join(here, "../node_modules/axe-core/axe.min.js"), "utf8");
 
 /** A page that fails its test if it logs an error, throws, or breaks the policy. */
-export async function open(chromium, server, { viewport = DESKTOP, colorScheme = "light", hash = "#/" } = {}) {
+export async function open(chromium, server, { viewport = DESKTOP, colorScheme = "light", hash = "#/", script } = {}) {
   const context = await chromium.newContext({ viewport, colorScheme, reducedMotion: "reduce" });
   const page = await context.newPage();
   page.setDefaultTimeout(10_000);
@@ -126,6 +132,7 @@ export async function open(chromium, server, { viewport = DESKTOP, colorScheme =
   page.wrong = wrong;
   // With the variable set, files come from a fresh build and not from the binary: no compiler in the loop.
   if (process.env.DRIFTQ_UI_BUILD) await serveFresh(page, process.env.DRIFTQ_UI_BUILD);
+  if (script) await page.addInitScript(script);
   await page.goto(`${server.url}/ui/${hash}`);
   return page;
 }
@@ -184,10 +191,40 @@ export async function furnish(server) {
     ],
   });
   await server.post("/v2/outputs/daily/cutover", { version: "v1" });
+  await walk(server);
+  await server.call("PUT", "/v2/tenants/acme", { topics: 3, messages: 1_000, requests_per_second: 50 });
+  await server.call("PUT", "/v2/topics/acme.jobs", { tenant: "acme" });
   await server.call("PUT", "/v2/endpoints/shop", { kind: "webhook", url: "https://shop.example/hooks", secrets: [{ env: "SHOP_SECRET" }] });
   await server.post("/v2/deliveries", { delivery_id: "d-1", endpoint: "shop", body: "hello" });
   // An effect of a lost worker becomes unknown when its lease is over.
   await until(async () => (await server.call("GET", "/v2/effects?state=unknown")).effects.length > 0);
+}
+
+/** A run of an agent with something of everything: steps that caused others, a failure, effects, an output, waits. */
+async function walk(server) {
+  await server.call("PUT", "/v2/topics/agent", { retry_policy: { max_attempts: 3, backoff_ms: 1, jitter: "none" } });
+  await server.call("PUT", "/v2/topics/slow", { retry_policy: { max_attempts: 3, backoff_ms: 90_000, jitter: "none" } });
+  const step = (topic, step_id, parent_step_id, more = {}) =>
+    server.produce(topic, { value: `{"step":"${step_id}"}`, envelope: { run_id: "trip-7", step_id, ...(parent_step_id && { parent_step_id }) }, ...more });
+  const lease = async (topic) => (await server.lease(topic, "agents", { owner: "agent-3" }))[0].lease.token;
+  const effect = (scope, key, step_id, lease_token) =>
+    server.post("/v2/effects/begin", { scope, key, lease_token, lease_ms: 60_000, on_lapse: "hold", owner: "agent-3", run_id: "trip-7", step_id });
+  const finish = (begun) => ({ token: begun.lease.token, status: "succeeded", code: 200, body: "{}" });
+  await step("agent", "plan");
+  await server.commit("trip-7-plan", { ack: [await lease("agent")] });
+  await step("agent", "find-flights", "plan");
+  await server.post("/v2/leases/nack", { leases: [{ token: await lease("agent"), error: "the airline answered 503" }] });
+  const found = await lease("agent");
+  await server.commit("trip-7-flights", {
+    ack: [found],
+    effects: [finish(await effect("search", "flights-7", "find-flights", found))],
+    outputs: [{ dataset: "offers", version: "2026-11", partition_key: "trip-7", mode: "replace", location: "s3://trips/offers/7", digest: "sha256:cc" }],
+    produce: [{ topic: "agent", message: { value: "book", envelope: { run_id: "trip-7", step_id: "book", parent_step_id: "find-flights" } } }],
+  });
+  await effect("charge", "trip-7", "book", await lease("agent"));
+  await step("slow", "find-hotels", "plan");
+  await server.post("/v2/leases/nack", { leases: [{ token: await lease("slow"), error: "no answer within 30 s" }] });
+  await step("agent", "remind", "plan", { delay_ms: 3_600_000 });
 }
 
 export async function until(holds, what = "it") {

@@ -47,6 +47,10 @@ const PAGES = [
   ["#/effects/-/mail/welcome-7", "mail · welcome-7", "m-1"],
   ["#/runs", "Runs", "run-0"],
   ["#/runs/run-0", "run-0", "step-0"],
+  ["#/runs/trip-7", "trip-7", "find-hotels"],
+  ["#/commits", "Commits", "idempotency key is found"],
+  ["#/commits/trip-7-flights", "Commits", "agent 0/2"],
+  ["#/tenants", "Tenants", "acme"],
   ["#/outputs", "Outputs", "daily"],
   ["#/outputs/daily", "daily", "v2"],
   ["#/outputs/daily/v1", "v1", "s3://bucket/daily/v1"],
@@ -99,23 +103,74 @@ test("a message is produced, waits, is leased, fails, dies and is sent back", as
   await server.post("/v2/leases/nack", { leases: [{ token: leased.lease.token, error: "the road is closed" }] });
   await page.getByText("It failed and waits for its next attempt.").waitFor();
   await page.getByText("the road is closed").first().waitFor();
-  await server.post("/v2/topics/parcels/groups/vans/seek", { to: "earliest" });
+  await page.getByRole("button", { name: "Retry now" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Retry 0/0" }).click();
+  await page.getByText("Nothing is in its way: the next reader gets it.").waitFor();
   const [again] = await server.lease("parcels", "vans", { owner: "van-8" });
+  assert.equal(again.lease.attempt, 2);
   await server.post("/v2/leases/nack", { leases: [{ token: again.lease.token, error: "the van broke down", dead: true }] });
   await page.getByText("Every group may be done with it.").waitFor();
   await page.getByRole("link", { name: "dead letters of parcels" }).click();
   await page.getByRole("heading", { level: 1, name: "parcels" }).waitFor();
   await page.getByText("the van broke down").first().waitFor();
-  await page.getByRole("button", { name: "Select 1" }).click();
-  await page.getByRole("button", { name: "Redrive 1 letter" }).click();
+  await page.getByRole("link", { name: "the van broke down" }).click();
+  await page.getByRole("button", { name: "Redrive all of this cause" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("button", { name: "Dry run" }).click();
   await dialog.getByText("1 letter would be sent back.").waitFor();
   assert.equal((await server.call("GET", "/v2/dlq/parcels")).letters.length, 1, "a dry run changes nothing");
-  await dialog.getByRole("button", { name: "Send back 1 letter of parcels" }).click();
+  await dialog.getByRole("button", { name: "Send back all of this cause of parcels" }).click();
   await page.getByText("There are no dead letters here.").first().waitFor();
   const [back] = await server.lease("parcels", "vans");
   assert.equal(back.lease.attempt, 1);
+  assert.deepEqual(page.wrong, []);
+});
+
+test("a run shows its steps, what each wait is for, and what becomes of it", async () => {
+  const page = await open(chromium, server, { hash: "#/runs/trip-7" });
+  const steps = page.getByRole("region", { name: "Steps" });
+  await steps.getByText("caused by find-flights").waitFor({ state: "attached" });
+  for (const row of ["offers 2026-11", "charge · trip-7", "search · flights-7"]) await steps.getByText(row).waitFor();
+  await page.getByText(/^backoff, .* left$/).waitFor();
+  await page.getByText(/^scheduled, .* left$/).waitFor();
+  await page.getByRole("button", { name: /^agent 0\/1: waited/ }).click();
+  await page.getByText("attempt 1 by agent-3: the airline answered 503").waitFor();
+  const { steps: told } = await server.call("GET", "/v2/runs/trip-7");
+  const [{ groups }] = told.find((step) => step.step_id === "book").messages;
+  assert.deepEqual([groups[0].state, groups[0].owner, groups[0].waits.state], ["running", "agent-3", "in_flight"]);
+  await server.call("DELETE", "/v2/topics/agent/messages/0/3");
+  await steps.getByText("cancelled").waitFor();
+  assert.deepEqual(page.wrong, []);
+});
+
+test("what workers hold is shown with the time that is left, and tenants with what they may have", async () => {
+  await server.call("PUT", "/v2/topics/loans", {});
+  await server.produce("loans", { value: "x" });
+  const [held] = await server.lease("loans", "desk", { owner: "clerk-4", lease_ms: 600_000 });
+  const page = await open(chromium, server, { hash: "#/topics/loans/groups/desk" });
+  const row = page.getByRole("row", { name: /0\/0 clerk-4/ });
+  await row.getByText(/^9 min \d+ s$/).waitFor();
+  await server.post("/v2/leases/ack", { leases: [{ token: held.lease.token }] });
+  await page.getByText("No worker holds a message.").waitFor();
+
+  await goTo(page, "#/tenants", "Tenants");
+  await page.getByRole("row", { name: /acme 1 of 3/ }).getByRole("button", { name: "Limits" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Topics").fill("2");
+  await dialog.getByRole("button", { name: "Limit acme" }).click();
+  await page.getByRole("row", { name: /acme 1 of 2/ }).waitFor();
+  const { limits } = await server.call("GET", "/v2/tenants/acme");
+  assert.deepEqual(limits, { requests_per_second: 50, topics: 2, messages: 1_000 }, "what was not touched stays");
+  assert.deepEqual(page.wrong, []);
+});
+
+test("the overview says what the server's report says", async () => {
+  const page = await open(chromium, server);
+  const { findings } = await server.call("GET", "/v2/report");
+  const urgent = findings.find((finding) => finding.area === "effects");
+  assert.equal(urgent.verdict, "act");
+  await page.getByRole("link", { name: urgent.what }).click();
+  await page.getByRole("heading", { level: 1, name: "Effects" }).waitFor();
   assert.deepEqual(page.wrong, []);
 });
 

@@ -11,10 +11,12 @@ mod ndjson;
 mod object;
 mod query;
 mod schema;
+pub mod shown;
 mod text;
 pub mod units;
 pub mod v1;
 pub mod v2;
+pub mod when;
 
 use schema::ToSchema;
 

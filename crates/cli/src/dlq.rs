@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use driftq_api::Moment;
 use driftq_api::v2::{
-    DeadLetter, DeadTopic, DeadTopics, Item, LetterFilter, LetterPlace, Letters, Purge, Redrive, Selection,
-    Topic,
+    Cause, Causes, DeadLetter, DeadTopic, DeadTopics, Item, LetterFilter, LetterPlace, Letters, Purge,
+    Redrive, Selection, Topic,
 };
 
 use crate::message::{ATTEMPTS, facts, tables};
@@ -24,12 +24,27 @@ Examples:
   driftq dlq list                       # topics that have dead letters
   driftq dlq list orders --limit 20
   driftq dlq list orders --group billing --after 2030-01-31T12:00:00Z
-  driftq dlq list orders --all -o ndjson | jq -r .envelope.dead_letter.last_error | sort | uniq -c")]
+  driftq dlq list orders --all -o ndjson | jq -r .key")]
     List {
         /// The topic that the letters come from; without it, all topics that have some are listed
         topic: Option<String>,
         #[command(flatten)]
         amount: Amount,
+        #[command(flatten)]
+        conditions: Conditions,
+    },
+    /// Count the dead letters of a topic by what killed them
+    #[command(
+        after_help = "A cause is the last error without the numbers and names in it. `dlq list`, `dlq \
+redrive` and `dlq purge` take it as --cause.
+
+Examples:
+  driftq dlq causes orders
+  driftq dlq redrive orders --cause 'card # was declined' --dry-run"
+    )]
+    Causes {
+        /// The topic that the letters come from
+        topic: String,
         #[command(flatten)]
         conditions: Conditions,
     },
@@ -108,6 +123,7 @@ pub(super) async fn run(common: &Common, command: &Command) -> Result<()> {
             let mut caller = common.about(Subject::Letters(&letter.topic))?;
             common.show(&caller.get(letter.within(letters_of(&letter.topic))).await?, text)
         }
+        Command::Causes { topic, conditions } => causes(common, topic, &conditions.filter()?).await,
         Command::Redrive(args) => redrive(common, args).await,
         Command::Purge(args) => purge(common, args).await,
     }
@@ -132,6 +148,26 @@ async fn topics(common: &Common, filter: &LetterFilter<'_>) -> Result<()> {
     let part = |page: DeadTopics| (page.topics, page.cursor);
     let topics = common.caller()?.collect(Path::of("/v2/dlq"), part).await?;
     common.show_all(&topics, TOPICS, "no topic has dead letters")
+}
+
+const CAUSES: Columns<Cause<'static>> = &[
+    ("LETTERS", |cause, _| grouped(cause.letters)),
+    ("FIRST DIED", |cause, now| now.tell(cause.first_at)),
+    ("LAST DIED", |cause, now| now.tell(cause.last_at)),
+    ("CAUSE", |cause, _| printable(&cause.cause)),
+];
+
+async fn causes(common: &Common, topic: &str, filter: &LetterFilter<'_>) -> Result<()> {
+    let path = with_filter(letters_of(topic).word("causes"), filter);
+    let causes: Causes<'static> = common.about(Subject::Letters(topic))?.get(path).await?;
+    common.show_all(&causes.causes, CAUSES, "no dead letter fits")?;
+    if causes.more {
+        let scanned = grouped(causes.scanned);
+        eprintln!(
+            "note: there are more letters or causes than are counted here; {scanned} letters were looked at"
+        );
+    }
+    Ok(())
 }
 
 async fn letters(common: &Common, topic: &str, first: Path, amount: &Amount) -> Result<()> {
@@ -231,6 +267,9 @@ pub(crate) struct Conditions {
     /// Given up for this reason, as `dlq get` shows it
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// With this cause, as `dlq causes` lists it
+    #[arg(long, value_name = "TEXT")]
+    cause: Option<String>,
     /// Died before this time (RFC 3339)
     #[arg(long, value_name = "TIME", value_parser = parse::moment)]
     before: Option<Moment>,
@@ -248,6 +287,7 @@ impl Conditions {
             tenant_id: owned(self.tenant.as_ref()),
             labels: parse::labels(&self.label)?,
             reason: owned(self.reason.as_ref()),
+            cause: owned(self.cause.as_ref()),
             before: self.before,
             after: self.after,
         })
@@ -262,6 +302,7 @@ fn with_filter(path: Path, filter: &LetterFilter<'_>) -> Path {
         .with_some("tenant_id", filter.tenant_id.as_deref())
         .with_labels(&filter.labels)
         .with_some("reason", filter.reason.as_deref())
+        .with_some("cause", filter.cause.as_deref())
         .with_some("before", filter.before.map(|at| at.to_string()).as_deref())
         .with_some("after", filter.after.map(|at| at.to_string()).as_deref())
 }

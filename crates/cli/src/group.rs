@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use driftq_api::v2::{
-    Group, GroupPartition, Groups, Member, MemberKind, Paused, Seek, SeekTo, Sought, SoughtPartition,
+    Group, GroupLease, GroupPartition, Groups, Member, MemberKind, Paused, Seek, SeekTo, Sought,
+    SoughtPartition,
 };
 use driftq_api::{Moment, v1::Topics};
 use serde::{Serialize, de::IgnoredAny};
@@ -152,10 +153,18 @@ const MEMBERS: Columns<Member> = &[
     ("IN FLIGHT", |member, _| grouped(member.in_flight)),
 ];
 
+const LEASES: Columns<GroupLease> = &[
+    ("ON LOAN", |lease, _| format!("{}/{}", lease.partition, lease.offset)),
+    ("HOLDER", |lease, _| printable(&lease.owner)),
+    ("ATTEMPT", |lease, _| lease.attempt.to_string()),
+    ("ENDS", |lease, now| now.tell(lease.expires_at)),
+];
+
 fn describe(group: &Group) -> String {
     let waiting: Vec<_> = group.waiting.iter().map(|(state, count)| (state.to_string(), *count)).collect();
     let partitions = table(PARTITIONS, &group.partitions);
-    let below = section(WAITING, &waiting) + &section(MEMBERS, &group.members);
+    let below =
+        section(WAITING, &waiting) + &section(MEMBERS, &group.members) + &section(LEASES, &group.leases);
     format!("{}\n{partitions}{below}", description(GROUP, group))
 }
 

@@ -48,7 +48,6 @@ mod progress;
 mod router;
 mod rows;
 mod runs;
-pub mod shell;
 pub mod signal;
 mod suggest;
 pub mod temporary_directory;
@@ -56,23 +55,22 @@ mod tenant;
 mod topic;
 mod ui;
 mod wal;
-pub mod when;
 pub mod work;
 pub mod wrap;
 
 use anyhow::{Context, Result};
 use clap::{ArgMatches, FromArgMatches, Subcommand, parser::ValueSource};
+use driftq_api::shown::{cut, grouped, printable};
+use driftq_api::when::Now;
 
 // What most commands name has a short path here.
 use client::{CallError, Client, Path, Session};
 use exit::{Exit, Fault};
-use output::{Columns, Facts, Format, Listing, aligned, cut, description, grouped, or_dash};
-use output::{printable, section, table, yes_or};
+use output::{Columns, Facts, Format, Listing, aligned, description, or_dash, section, table, yes_or};
 use parse::{Choice, Choices};
 use rows::{Amount, Pages, Rows};
 use signal::Signals;
 use suggest::Subject;
-use when::Now;
 
 pub use health::check;
 use health::report;

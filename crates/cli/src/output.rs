@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::Now;
 use crate::colour::{self, Tone};
+use driftq_api::shown::printable;
 
 /// `-o`: the shape of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -190,55 +191,9 @@ pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// A count with thin groups, for people: `1_234_567` → `1,234,567`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A text in a table is cut here: JSON has all of it.
-const CELL_CHARS_MAX: usize = 60;
-
-/// The beginning of a long text.
-pub(crate) fn cut(text: &str) -> String {
-    match text.char_indices().nth(CELL_CHARS_MAX) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
-}
-
-/// Escapes control characters as JSON does, so that a message's bytes cannot drive the terminal and can still be read.
-pub fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' => shown.push_str("\\n"),
-            '\r' => shown.push_str("\\r"),
-            '\t' => shown.push_str("\\t"),
-            c if c.is_control() => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => shown.push(c),
-        }
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(number), text);
-        }
-    }
 
     #[test]
     fn the_shape_is_heard_even_where_the_rest_is_not() {
@@ -261,11 +216,5 @@ mod tests {
         let mut listing = Listing::new(&["TOPIC", "PARTITIONS"]);
         listing.row(["orders", "3"]);
         assert_eq!(listing.text(), "TOPIC   PARTITIONS\norders  3\n");
-    }
-
-    #[test]
-    fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\u{85}\n\u{0}"), r"a\u001b[2Jb\u0085\n\u0000");
-        assert_eq!(printable("plain, \u{fffd} and ü"), "plain, \u{fffd} and ü");
     }
 }

@@ -70,8 +70,8 @@ pub use words::definition::{
 };
 pub use words::description::{
     Browse, Description, Found, GroupDescription, GroupPartition, GroupStanding, GroupTally, LaneTally,
-    LeaseView, Member, MessageDescription, PartitionDescription, Query, SlowestGroup, Stage, Stretch, Tally,
-    TopicDescription, Wait,
+    LeaseView, LoanDescription, Member, MessageDescription, PartitionDescription, Query, SlowestGroup, Stage,
+    Stretch, Tally, TopicDescription, Wait,
 };
 pub use words::draft::{NewLineage, NewMessage, Payload, Start};
 pub use words::effect::{
@@ -104,7 +104,9 @@ pub use words::reject::{Overload, Reject};
 pub use words::route::{
     Catalog, Keyless, NAME_BYTES_MAX, named_topic, partition_of_key, route, tenant_of, validate,
 };
-pub use words::run::{How, Lineage, RunEntry, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary};
+pub use words::run::{
+    How, Lineage, RunEntry, RunGroup, RunList, RunMessage, RunOutput, RunPage, RunState, RunSummary,
+};
 pub use words::scoped::Named;
 pub use words::settings::Settings;
 pub use words::tenant::{LIMITED_TENANTS_MAX, Quota, TenantLimits, TenantView, short_hash};

@@ -11,6 +11,8 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::{ArgMatches, Command, Error, FromArgMatches};
+use driftq_api::shown::{grouped, word};
+use driftq_api::when::length;
 use driftq_engine::{Counters, Recovery};
 use tokio::net::TcpListener;
 
@@ -18,12 +20,7 @@ use super::{
     serve::{Manner, host, refuse_address},
     startup,
 };
-use driftq_cli::{
-    colour::Paint,
-    output::{self, grouped},
-    shell::word,
-    when::length,
-};
+use driftq_cli::{colour::Paint, output};
 use driftq_server::config::{Config, Exposure, KNOBS, KnobArgs, Origin, Resolved, resolve};
 
 /// What is looked at when the port that was meant is taken, before the system chooses.

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use anyhow::Result;
 use driftq_engine::{Recovery, StartError};
 
+use driftq_api::shown::grouped;
 use driftq_api::units::about_bytes;
 use driftq_cli::{
     exit::{Exit, Fault},
-    output::{self, grouped},
+    output,
 };
 use driftq_server::config::{Config, Exposure};
 

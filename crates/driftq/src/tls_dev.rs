@@ -9,10 +9,10 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use driftq_api::shown::word;
 use driftq_cli::{
     exit::{Exit, Fault},
     output,
-    shell::word,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,

@@ -1,4 +1,4 @@
-//! Single messages: looked at, found, cancelled.
+//! Single messages: looked at, found, cancelled, tried again at once.
 
 use driftq_core::{
     Answer, Browse, Description, Found, Identity, Input, MessageDescription, OrderInput, Query, Reject,
@@ -17,6 +17,15 @@ impl Broker {
         let message = Spotted { topic: self.topic(topic)?, partition, offset };
         match self.ask(0, true, |ticket| Input::Order(OrderInput::Cancel { ticket, message })).await? {
             Answer::Cancelled { running } => Ok(running.iter().map(ToString::to_string).collect()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The next attempt of a message is due now; names the groups in which it waited for one.
+    pub async fn retry(&self, topic: &str, partition: u32, offset: u64) -> Result<Vec<String>, Failure> {
+        let message = Spotted { topic: self.topic(topic)?, partition, offset };
+        match self.ask(0, true, |ticket| Input::Order(OrderInput::Retry { ticket, message })).await? {
+            Answer::Hurried { groups } => Ok(groups.iter().map(ToString::to_string).collect()),
             other => Err(unexpected(&other)),
         }
     }

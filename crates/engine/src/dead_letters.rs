@@ -16,8 +16,8 @@ pub(crate) const PREFIX: &str = "dlq.";
 impl LetterFilter {
     /// Whether nothing is asked of a letter that its bytes would have to tell.
     pub(crate) fn takes_any(&self) -> bool {
-        let Self { letters: _, group, key, run_id, tenant_id, labels, reason, before, after } = self;
-        let texts = [group, run_id, tenant_id, reason].iter().all(|text| text.is_none());
+        let Self { letters: _, group, key, run_id, tenant_id, labels, reason, cause, before, after } = self;
+        let texts = [group, run_id, tenant_id, reason, cause].iter().all(|text| text.is_none());
         texts && key.is_none() && labels.is_empty() && before.is_none() && after.is_none()
     }
 
@@ -33,6 +33,7 @@ impl LetterFilter {
         };
         given(&self.group, &letter.group)
             && given(&self.reason, &letter.reason)
+            && self.cause.as_deref().is_none_or(|wanted| wanted == cause_of(letter))
             && given(&self.run_id, &text(|envelope| envelope.run_id.to_string()))
             && given(&self.tenant_id, &letter.tenant_id)
             && self.key.as_deref().is_none_or(|key| key == &*message.key)
@@ -40,6 +41,35 @@ impl LetterFilter {
             && self.after.is_none_or(|after| letter.at >= after)
             && self.labels.iter().all(|(name, value)| labelled(name, value))
     }
+}
+
+/// The longest cause.
+const CAUSE_CHARS_MAX: usize = 160;
+/// From so many hexadecimal digits on they name something, and are no word.
+const NAME_DIGITS_MIN: usize = 8;
+
+/// What killed a message, as far as many died of the same: its last error without the numbers and names in it, or the
+/// reason if there was no error.
+#[must_use]
+pub fn cause_of(letter: &DeadLetter<'_>) -> String {
+    let error = if letter.last_error.is_empty() { &*letter.reason } else { &*letter.last_error };
+    let mut cause = String::new();
+    let mut rest = error;
+    while let Some(first) = rest.chars().next() {
+        let name = rest.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(rest.len());
+        let number = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let length = if name >= NAME_DIGITS_MIN { name } else { number };
+        if length > 0 {
+            cause.push('#');
+        } else {
+            cause.push(first);
+        }
+        rest = &rest[length.max(first.len_utf8())..];
+    }
+    if let Some((end, _)) = cause.char_indices().nth(CAUSE_CHARS_MAX) {
+        cause.truncate(end);
+    }
+    cause
 }
 
 /// Said of a letter whose bytes are not those that were stored.
@@ -178,4 +208,29 @@ fn gone(group: &str) -> String {
         "GROUP_UNKNOWN: the topic has no group {group:?} any more, which gave the message up, and the others are done \
          with it: lease once as {group:?} to make the group anew, or name a target_topic; the letter stays"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_an_error_without_what_differs() {
+        let letter = |error: &'static str| DeadLetter {
+            last_error: error.into(),
+            reason: "deadline_passed".into(),
+            ..DeadLetter::default()
+        };
+        for (error, cause) in [
+            ("card 4711 was declined", "card # was declined"),
+            ("no 550e8400e29b here", "no # here"),
+            ("a bad decade", "a bad decade"),
+            ("ümlaut 1", "ümlaut #"),
+            ("", "deadline_passed"),
+        ] {
+            assert_eq!(cause_of(&letter(error)), cause);
+        }
+        let long: &'static str = "é".repeat(500).leak();
+        assert_eq!(cause_of(&letter(long)).chars().count(), CAUSE_CHARS_MAX);
+    }
 }

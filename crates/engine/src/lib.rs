@@ -73,6 +73,7 @@ pub use config::{Config, Storage, WriteMode};
 pub use counters::Counters;
 #[doc(hidden)]
 pub use credentials::{LeasedMessage, PublicKey, named_receipt, receipt_named};
+pub use dead_letters::cause_of;
 pub use effect_request::{Begun, EffectCall, EffectEnd, EffectEnded, EffectFilter, EffectSight, SeenEffect};
 pub use failure::{Failure, StartError};
 pub use keys::{HeldKey, KeyRing};

@@ -177,6 +177,8 @@ pub struct LetterFilter {
     pub labels: Vec<(String, String)>,
     /// Given up for this reason.
     pub reason: Option<String>,
+    /// With this [`cause`](crate::cause_of).
+    pub cause: Option<String>,
     /// Given up before this.
     pub before: Option<Time>,
     /// Given up at or after this.

@@ -79,6 +79,7 @@ fn delivery(place: Place, fact: &DeliveryFact<'_>) -> String {
                 "{message} given back to wait for effect {effect}, next attempt at {until} ms at the latest"
             )
         }
+        DeliveryFact::Hurried { .. } => format!("{message} tried again at once, by order"),
         DeliveryFact::Retired { dead: true } => format!("{message} given up, dead letter stored"),
         DeliveryFact::Retired { dead: false } => {
             format!("{message} given up: its identity was committed, or it was cancelled")

@@ -3,6 +3,7 @@
 import type { FunctionComponent } from "preact";
 
 import { Audit } from "./audit";
+import { Commits } from "./commits";
 import { Deliveries, Endpoints, Exports } from "./connectors";
 import { Effects } from "./effects";
 import { Jobs } from "./jobs";
@@ -13,6 +14,7 @@ import { Outputs } from "./outputs";
 import { Overview } from "./overview";
 import { Runs } from "./runs";
 import { Server } from "./server";
+import { Tenants } from "./tenants";
 import { Topics } from "./topics";
 
 export interface PageProps {
@@ -36,11 +38,13 @@ export const PAGES: PageEntry[] = [
   { id: "letters", name: "Dead letters", view: Letters },
   { id: "effects", name: "Effects", view: Effects },
   { id: "runs", name: "Runs", view: Runs },
+  { id: "commits", name: "Commits", view: Commits },
   { id: "outputs", name: "Outputs", view: Outputs },
   { id: "jobs", name: "Jobs", view: Jobs },
   { id: "endpoints", name: "Endpoints", view: Endpoints },
   { id: "deliveries", name: "Deliveries", view: Deliveries },
   { id: "exports", name: "Exports", view: Exports },
+  { id: "tenants", name: "Tenants", view: Tenants },
   { id: "keys", name: "Keys", view: Keys, action: "admin" },
   { id: "audit", name: "Audit", view: Audit, action: "admin" },
   { id: "server", name: "Server", view: Server },

@@ -3,16 +3,23 @@
 import { useState } from "preact/hooks";
 
 import { get, pages, path } from "../api";
-import { count, plural, words } from "../format";
+import { count, plural } from "../format";
 import { go, link, useLoad } from "../hooks";
-import { Card, Empty, Facts, Field, Head, Opens, Pill, Show, Table, Value, When } from "../parts";
+import { Card, Facts, Field, Filters, Head, Listed, Opens, Pill, Show, Value, When } from "../parts";
 import { useMay } from "../session";
-import type { Item, Job } from "../types";
+import type { Cause, Item, Job } from "../types";
 import type { PageProps } from ".";
 import { JobTable, LettersJob, type Selected } from "./jobs";
 import { Attempts, envelope } from "./messages";
 
-const LETTERS_MAX = 500;
+/** Letters that are listed; causes are counted by the server. */
+const LETTERS_MAX = 200;
+
+interface Causes {
+  causes: Cause[];
+  scanned: number;
+  more: boolean;
+}
 
 interface DeadTopic {
   name: string;
@@ -32,35 +39,21 @@ function List() {
   return (
     <>
       <Head title="Dead letters" />
-      <Card flush>
-        <Show of={loaded}>
-          {({ rows, more }) => (
-            <Table
-              label="Topics with dead letters"
-              rows={rows}
-              more={more}
-              id={(row) => row.name}
-              to={(row) => link(["letters", row.name])}
-              empty="There are no dead letters."
-              columns={[
-                { name: "Topic", cell: (row) => row.name },
-                { name: "Letters", cell: (row) => count(row.letters), number: true },
-                { name: "Oldest", cell: (row) => <When at={row.oldest_at} /> },
-              ]}
-            />
-          )}
-        </Show>
-      </Card>
+      <Listed
+        of={loaded}
+        label="Topics with dead letters"
+        id={(row) => row.name}
+        to={(row) => link(["letters", row.name])}
+        empty="There are no dead letters."
+        columns={[
+          { name: "Topic", cell: (row) => row.name },
+          { name: "Letters", cell: (row) => count(row.letters), number: true },
+          { name: "Oldest", cell: (row) => <When at={row.oldest_at} /> },
+        ]}
+      />
     </>
   );
 }
-
-/** Errors differ in numbers and names: what is left is the cause. */
-const cause = (item: Item): string => {
-  const letter = item.envelope?.dead_letter;
-  const error = (letter?.last_error ?? "").replace(/[0-9a-f]{8,}|\d+/gi, "#").slice(0, 160);
-  return error || words(letter?.reason ?? "unknown");
-};
 
 const place = (item: Item): string => `${item.partition}/${item.offset}`;
 
@@ -71,18 +64,17 @@ function OfTopic({ topic, query }: { topic: string; query: URLSearchParams }) {
   const given = Object.fromEntries(query);
   const letters = useLoad(() => pages<Item, "letters">(path("dlq", topic), "letters", given, LETTERS_MAX), ["letters", topic, given]);
   const jobs = useLoad(async () => (await get<{ jobs: Job[] }>("/v2/jobs")).jobs.filter((job) => job.topic === topic), ["jobs of", topic]);
+  const causes = useLoad(() => get<Causes>(path("dlq", topic, "causes"), { ...given, cause: undefined }), ["causes", topic, given]);
   const rows = letters.data?.rows ?? [];
-  const causes = new Map<string, Item[]>();
-  for (const row of rows) causes.set(cause(row), [...(causes.get(cause(row)) ?? []), row]);
   const chosen = rows.filter((row) => selected.has(place(row)));
   const filter = Object.fromEntries(Object.entries(given).filter(([, value]) => value));
   const what: Selected =
     chosen.length > 0
-      ? { what: plural(chosen.length, "letter"), of: { letters: chosen.map((row) => ({ partition: row.partition, offset: Number(row.offset) })) } }
+      ? { what: plural(chosen.length, "chosen letter"), of: { letters: chosen.map((row) => ({ partition: row.partition, offset: Number(row.offset) })) } }
       : Object.keys(filter).length > 0
-        ? { what: "what the filter finds", of: { filter } }
+        ? { what: given.cause && Object.keys(filter).length === 1 ? "all of this cause" : "what the filter finds", of: { filter } }
         : { what: "all letters", of: { all: true } };
-  const started = () => (setSelected(new Set()), jobs.again(), letters.again());
+  const started = () => (setSelected(new Set()), jobs.again(), letters.again(), causes.again());
   const set = (name: string) => (value: string) => setAsked({ ...asked, [name]: value });
   return (
     <>
@@ -98,62 +90,51 @@ function OfTopic({ topic, query }: { topic: string; query: URLSearchParams }) {
           </>
         )}
       </Head>
-      <form class="filters" onSubmit={(event) => (event.preventDefault(), go(link(["letters", topic], asked)))}>
+      <Filters verb="Filter" go={() => go(link(["letters", topic], asked))}>
         <Field label="Group" value={asked.group ?? ""} set={set("group")} search />
         <Field label="Key" value={asked.key ?? ""} set={set("key")} />
         <Field label="Run" value={asked.run_id ?? ""} set={set("run_id")} />
         <Field label="Reason" value={asked.reason ?? ""} set={set("reason")} />
-        <button class="primary" type="submit">
-          Filter
-        </button>
-      </form>
+      </Filters>
       {jobs.data && jobs.data.length > 0 && (
         <Card title="Jobs" flush>
           <JobTable rows={jobs.data.slice(0, 5)} again={jobs.again} />
         </Card>
       )}
-      <Show of={letters}>
-        {({ more }) => (
-          <>
-            <Card title="By cause">
-              {causes.size === 0 ? (
-                <Empty>There are no dead letters here.</Empty>
-              ) : (
-                <ul class="causes">
-                  {[...causes].sort(([, one], [, other]) => other.length - one.length).map(([words, items]) => (
-                    <li key={words}>
-                      <button type="button" onClick={() => setSelected(new Set(items.map(place)))}>
-                        Select {count(items.length)}
-                      </button>{" "}
-                      <span class="error">{words}</span>
-                    </li>
-                  ))}
-                </ul>
-              )}
-            </Card>
-            <Card title="Letters" flush>
-              <Table
-                label="Dead letters"
-                rows={rows}
-                more={more}
-                id={place}
-                to={(row) => link(["letters", topic, row.partition, row.offset])}
-                empty="There are no dead letters here."
-                {...(may("manage") && { selected, select: setSelected })}
-                columns={[
-                  { name: "Letter", cell: place },
-                  { name: "Key", cell: (row) => <span class="clip">{row.key ?? row.key_b64}</span>, wide: true },
-                  { name: "Group", cell: (row) => row.envelope?.dead_letter?.group },
-                  { name: "Reason", cell: (row) => <Pill state={row.envelope?.dead_letter?.reason ?? "unknown"} />, wide: true },
-                  { name: "Error", cell: (row) => <span class="clip error">{row.envelope?.dead_letter?.last_error}</span> },
-                  { name: "Attempts", cell: (row) => count(row.envelope?.dead_letter?.attempts), number: true, wide: true },
-                  { name: "Died", cell: (row) => <When at={row.envelope?.dead_letter?.at} />, wide: true },
-                ]}
-              />
-            </Card>
-          </>
-        )}
-      </Show>
+      <Listed
+        of={{ ...causes, data: causes.data && { rows: causes.data.causes, more: false } }}
+        title="By cause"
+        label="Causes"
+        id={(row) => row.cause}
+        to={(row) => link(["letters", topic], given.cause === row.cause ? { ...given, cause: undefined } : { ...given, cause: row.cause })}
+        selected={new Set(given.cause ? [given.cause] : [])}
+        empty="There are no dead letters here."
+        columns={[
+          { name: "Cause", cell: (row) => <span class="error">{row.cause}</span> },
+          { name: "Letters", cell: (row) => count(row.letters), number: true },
+          { name: "First", cell: (row) => <When at={row.first_at} />, wide: true },
+          { name: "Last", cell: (row) => <When at={row.last_at} /> },
+        ]}
+      />
+      {causes.data?.more && <p class="note">There are more than are counted here: {count(causes.data.scanned)} letters were looked at.</p>}
+      <Listed
+        of={letters}
+        title={given.cause ? <>Letters that died of “{given.cause}” <a class="note" href={link(["letters", topic], { ...given, cause: undefined })}>show all</a></> : "Letters"}
+        label="Dead letters"
+        id={place}
+        to={(row) => link(["letters", topic, row.partition, row.offset])}
+        empty="There are no dead letters here."
+        {...(may("manage") && { selected, select: setSelected })}
+        columns={[
+          { name: "Letter", cell: place },
+          { name: "Key", cell: (row) => <span class="clip">{row.key ?? row.key_b64}</span>, wide: true },
+          { name: "Group", cell: (row) => row.envelope?.dead_letter?.group },
+          { name: "Reason", cell: (row) => <Pill state={row.envelope?.dead_letter?.reason ?? "unknown"} />, wide: true },
+          { name: "Error", cell: (row) => <span class="clip error">{row.envelope?.dead_letter?.last_error}</span> },
+          { name: "Attempts", cell: (row) => count(row.envelope?.dead_letter?.attempts), number: true, wide: true },
+          { name: "Died", cell: (row) => <When at={row.envelope?.dead_letter?.at} />, wide: true },
+        ]}
+      />
     </>
   );
 }

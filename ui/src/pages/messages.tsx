@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 
-import { call, get, path, Problem, type Query } from "../api";
+import { call, get, path, post, Problem, type Query } from "../api";
 import { count, duration, WHY, words } from "../format";
 import { go, link, useLoad, useNow } from "../hooks";
 import { useLive } from "../live";
@@ -132,10 +132,26 @@ function One({ topic, partition, offset }: { topic: string; partition: string; o
     await call("DELETE", path("topics", topic, "messages", partition, offset));
     loaded.again();
   };
+  const retry = async () => {
+    await post(path("topics", topic, "messages", partition, offset, "retry"));
+    loaded.again();
+  };
+  const waits = loaded.data?.groups.filter((group) => group.state === "backoff") ?? [];
   const name = `${topic} ${partition}/${offset}`;
   return (
     <>
       <Head above={<><a href={link(["messages"], { topic })}>Messages</a> / <a href={link(["topics", topic])}>{topic}</a></>} title={<span class="name">{partition}/{offset}</span>}>
+        {may("manage") && waits.length > 0 && (
+          <Opens label="Retry now" kind="primary">
+            {(close) => (
+              <Ask title={<>Try {name} again at once?</>} verb={`Retry ${partition}/${offset}`} act={retry} close={close}>
+                <p>
+                  It does not wait any longer in {waits.map((group) => group.group).join(", ")}: the next worker gets it. The attempt counts like any other.
+                </p>
+              </Ask>
+            )}
+          </Opens>
+        )}
         {may("manage") && loaded.data && !loaded.data.cancelled && (
           <Opens label="Cancel the message" kind="danger">
             {(close) => (

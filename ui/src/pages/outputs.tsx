@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { call, get, pages, path, post } from "../api";
 import { count } from "../format";
 import { go, link, useLoad } from "../hooks";
-import { Ask, Card, Facts, Field, Head, Opens, Pill, Show, Table, When } from "../parts";
+import { Ask, Card, Facts, Field, Filters, Head, Listed, Opens, Pill, Show, Table, When } from "../parts";
 import { useMay } from "../session";
 import type { Int } from "../types";
 import type { PageProps } from ".";
@@ -51,32 +51,22 @@ function List({ tenant }: { tenant: string }) {
   return (
     <>
       <Head title="Outputs" />
-      <form class="filters" onSubmit={(event) => (event.preventDefault(), go(link(["outputs"], { tenant: whose })))}>
+      <Filters verb="Look" go={() => go(link(["outputs"], { tenant: whose }))}>
         <Field label="Tenant" value={whose} set={setWhose} search />
-        <button class="primary" type="submit">
-          Look
-        </button>
-      </form>
-      <Card flush>
-        <Show of={loaded}>
-          {({ rows, more }) => (
-            <Table
-              label="Datasets"
-              rows={rows}
-              more={more}
-              id={(row) => row.dataset}
-              to={(row) => link(["outputs", row.dataset], { tenant })}
-              empty="There are no outputs. A commit registers them."
-              columns={[
-                { name: "Dataset", cell: (row) => row.dataset },
-                { name: "Readers see", cell: (row) => row.current ?? "nothing yet" },
-                { name: "Versions", cell: (row) => count(row.versions), number: true },
-                { name: "Outputs", cell: (row) => count(row.outputs), number: true },
-              ]}
-            />
-          )}
-        </Show>
-      </Card>
+      </Filters>
+      <Listed
+        of={loaded}
+        label="Datasets"
+        id={(row) => row.dataset}
+        to={(row) => link(["outputs", row.dataset], { tenant })}
+        empty="There are no outputs. A commit registers them."
+        columns={[
+          { name: "Dataset", cell: (row) => row.dataset },
+          { name: "Readers see", cell: (row) => row.current ?? "nothing yet" },
+          { name: "Versions", cell: (row) => count(row.versions), number: true },
+          { name: "Outputs", cell: (row) => count(row.outputs), number: true },
+        ]}
+      />
     </>
   );
 }

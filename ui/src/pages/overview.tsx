@@ -1,51 +1,54 @@
 // How the server does, and what to do about it.
 
-import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 
 import { get } from "../api";
 import { Spark } from "../chart";
 import { bytes, count, duration, plural, short } from "../format";
-import { link, useLoad, useNow } from "../hooks";
+import { link, useLoad } from "../hooks";
 import { rates, useLive } from "../live";
-import { Card, Head, Pill, Show, Trouble, When } from "../parts";
-import type { Sample, Status, TopicRow } from "../types";
+import { Card, Head, Pill, Show } from "../parts";
+import type { Finding, Report, Sample, Status } from "../types";
 import { TopicTable } from "./topics";
 
-/** As `driftq report` has it: waiting longer than this in front of readers is worth a look, or more. */
-const OLDEST_LOOK_MS = 5 * 60_000;
-const OLDEST_ACT_MS = 60 * 60_000;
 const BUSIEST = 8;
+const FINDINGS_SHOWN = 8;
 
-interface Finding {
-  urgency: "ok" | "look" | "act";
-  what: ComponentChildren;
-  cause: string;
+/** Where a finding of the server's report leads to. */
+function lead(of: Finding): string {
+  if (of.area === "dead_letters") return link(of.topic ? ["letters", of.topic] : ["letters"]);
+  if (of.area === "effects") return link(["effects"], { state: "unknown" });
+  if (of.topic && of.message) return link(["messages", of.topic, ...of.message]);
+  if (of.topic && of.group) return link(["topics", of.topic, "groups", of.group]);
+  return of.topic ? link(["topics", of.topic]) : "#/server";
 }
 
-function findings(status: Status | undefined, sample: Sample, topics: TopicRow[], now: number): Finding[] {
-  const found: Finding[] = [];
-  const add = (urgency: Finding["urgency"], what: ComponentChildren, cause: string) => found.push({ urgency, what, cause });
-  if (status && !(status.ready && status.writable)) add("act", "The server takes no new messages", status.why ?? "it does not say why");
-  if (status && !status.durable) add("look", "Nothing is on disk", "Everything is in memory, and gone when the process ends; fine for tests.");
-  if (sample.effects_unknown > 0) {
-    add("act", <a href={link(["effects"], { state: "unknown" })}>{plural(sample.effects_unknown, "effect")} of unknown outcome</a>,
-      "Somebody has to find out what happened, and say so.");
+/** What to do, in the words of the server: those of `driftq report`. */
+function Findings({ of }: { of: Report }) {
+  const found = of.findings.filter((finding) => finding.verdict !== "ok");
+  const fine = of.findings.find((finding) => finding.verdict === "ok" && finding.area === "server");
+  if (found.length === 0) {
+    return (
+      <p class="finding">
+        <Pill state="ok" /> <span>nothing to do{fine ? `: ${fine.what}` : ""}</span>
+      </p>
+    );
   }
-  if (sample.dead_letters > 0) {
-    add("act", <a href="#/letters">{plural(sample.dead_letters, "dead letter")}</a>, "What is dead waits until somebody sends it back.");
-  }
-  for (const topic of topics) {
-    const age = topic.oldest_at ? now - Date.parse(topic.oldest_at) : 0;
-    const name = <a href={link(["topics", topic.name])}>{topic.name}</a>;
-    if (topic.paused) add("look", <>{name} is paused</>, "Nothing is delivered until it is resumed.");
-    else if (topic.lag > 0 && age > OLDEST_LOOK_MS) {
-      const who = topic.consumers === 0 ? "and no worker is connected" : `with ${plural(topic.consumers, "worker")} connected`;
-      add(age > OLDEST_ACT_MS ? "act" : "look", <>{name}: the oldest message has waited {duration(age)}</>, `${plural(topic.lag, "message")} to do, ${who}.`);
-    }
-  }
-  const rank = { act: 0, look: 1, ok: 2 };
-  return found.sort((one, other) => rank[one.urgency] - rank[other.urgency]).slice(0, 8);
+  const more = found.length - FINDINGS_SHOWN + of.left_out;
+  return (
+    <>
+      {found.slice(0, FINDINGS_SHOWN).map((finding) => (
+        <p class="finding" key={finding.what}>
+          <Pill state={finding.verdict} />{" "}
+          <span>
+            <a href={lead(finding)}>{finding.what}</a>{" "}
+            <span class="dim">{finding.cause.split("`").map((part, place) => (place % 2 === 1 ? <code key={place}>{part}</code> : part))}</span>
+          </span>
+        </p>
+      ))}
+      {more > 0 && <p class="note">{count(more)} more: <code>driftq report</code> lists them.</p>}
+    </>
+  );
 }
 
 function Tile(props: { name: string; value: string; note?: string; times: number[]; values: (number | null)[]; to?: string; bad?: boolean }) {
@@ -90,29 +93,17 @@ function Tiles({ past, sample }: { past: Sample[]; sample: Sample }) {
 
 export function Overview() {
   const live = useLive();
-  const now = useNow();
+  const report = useLoad(() => get<Report>("/v2/report"), ["report"]);
   const status = useLoad(() => get<Status>("/v2/status"), ["status"]);
   const topics = [...live.topics.values()].filter((topic) => !topic.name.startsWith("dlq."));
   const busiest = [...topics].sort((one, other) => other.lag + other.in_flight - one.lag - one.in_flight).slice(0, BUSIEST);
-  const found = live.sample ? findings(status.data, live.sample, topics, now) : [];
   return (
     <>
       <Head title="Overview" />
       {live.sample ? (
         <>
           <section class="findings" aria-label="What to do">
-            {found.length === 0 ? (
-              <p class="finding">
-                <Pill state="ok" /> <span>All is well{status.data ? `: the server takes messages, up for ${duration(status.data.uptime_ms)}` : ""}.</span>
-              </p>
-            ) : (
-              found.map((finding, place) => (
-                <p class="finding" key={place}>
-                  <Pill state={finding.urgency} /> <strong>{finding.what}</strong> <span class="dim">{finding.cause}</span>
-                </p>
-              ))
-            )}
-            <Trouble error={status.error} />
+            <Show of={report}>{(data) => <Findings of={data} />}</Show>
           </section>
           <Tiles past={live.past} sample={live.sample} />
           {live.leftOut > 0 && <p class="note">There are more topics than are counted here: {count(live.leftOut)} partitions are left out.</p>}
@@ -126,7 +117,6 @@ export function Overview() {
             <p class="note">
               Version {data.version}, up for {duration(data.uptime_ms)}, {plural(data.topics, "topic")}.{" "}
               {live.standing === "off" && "This key is bound to topics or tenants, so the numbers of the whole server are not shown."}
-              {live.standing !== "off" && <When at={undefined} />}
             </p>
           )}
         </Show>

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 
 import { call, get, pages, path, post } from "../api";
 import { bytes, count, duration, plural, WHY, words } from "../format";
-import { go, link, useLoad } from "../hooks";
+import { go, link, useLoad, useNow } from "../hooks";
 import { useLive } from "../live";
 import { Ask, Card, type Column, Empty, Facts, Field, Head, Opens, Pill, Show, Table, When } from "../parts";
 import { useMay } from "../session";
@@ -303,6 +303,7 @@ function OneGroup({ topic, group }: { topic: string; group: string }) {
                 <Empty>Nothing waits.</Empty>
               )}
             </Card>
+            <Leases topic={topic} of={data} />
             <Card title="Workers" flush>
               <Table
                 label="Workers"
@@ -335,6 +336,44 @@ function OneGroup({ topic, group }: { topic: string; group: string }) {
         )}
       </Show>
     </>
+  );
+}
+
+/** What workers hold, and for how long: what lapses first stands first. */
+function Leases({ topic, of }: { topic: string; of: Group }) {
+  const now = useNow();
+  const leases = of.leases ?? [];
+  return (
+    <Card title="On loan" note={of.in_flight > leases.length ? `the ${leases.length} that lapse first, of ${count(of.in_flight)}` : undefined} flush>
+      <Table
+        label="On loan"
+        rows={leases}
+        id={(row) => `${row.partition}/${row.offset}`}
+        to={(row) => link(["messages", topic, row.partition, row.offset])}
+        empty="No worker holds a message."
+        columns={[
+          { name: "Message", cell: (row) => `${row.partition}/${count(row.offset)}` },
+          { name: "Holder", cell: (row) => row.owner },
+          { name: "Attempt", cell: (row) => row.attempt, number: true },
+          { name: "Held for", cell: (row) => duration(now - Date.parse(row.leased_at)), number: true, wide: true },
+          { name: "Time left", cell: (row) => <Left from={Date.parse(row.leased_at)} to={Date.parse(row.expires_at)} now={now} /> },
+        ]}
+      />
+    </Card>
+  );
+}
+
+/** Time that runs out. */
+function Left({ from, to, now }: { from: number; to: number; now: number }) {
+  const left = Math.max(0, to - now);
+  const share = Math.min(1, left / Math.max(1, to - from));
+  return (
+    <span class="left">
+      <span class={share < 0.2 ? "left-bar short" : "left-bar"} aria-hidden="true">
+        <i style={{ width: `${share * 100}%` }} />
+      </span>
+      {left > 0 ? duration(left) : "lapses now"}
+    </span>
   );
 }
 

@@ -76,19 +76,34 @@ impl<'a> LettersQuery<'a> {
     /// From the query of the URL.
     pub fn from_query(query: Query<'a>) -> Result<Self, Fault> {
         let mut parameters = Parameters::new(query);
-        let filter = LetterFilter {
+        let filter = LetterFilter::take(&mut parameters)?;
+        let (limit, cursor) = browse::page(&mut parameters)?;
+        parameters.finish()?;
+        Ok(Self { filter, limit, cursor })
+    }
+}
+
+impl<'a> LetterFilter<'a> {
+    /// From the query of the URL, where nothing else may be said.
+    pub fn from_query(query: Query<'a>) -> Result<Self, Fault> {
+        let mut parameters = Parameters::new(query);
+        let filter = Self::take(&mut parameters)?;
+        parameters.finish()?;
+        Ok(filter)
+    }
+
+    fn take(parameters: &mut Parameters<'a>) -> Result<Self, Fault> {
+        Ok(Self {
             group: parameters.text("group", 1, NAME_BYTES_MAX)?,
             key: parameters.text("key", 1, KEY_BYTES_MAX)?,
             run_id: parameters.text("run_id", 1, IDENTITY_BYTES_MAX)?,
             tenant_id: parameters.text("tenant_id", 1, IDENTITY_BYTES_MAX)?,
             labels: parameters.labels()?,
             reason: parameters.text("reason", 1, ERROR_BYTES_MAX)?,
+            cause: parameters.text("cause", 1, ERROR_BYTES_MAX)?,
             before: parameters.moment("before")?,
             after: parameters.moment("after")?,
-        };
-        let (limit, cursor) = browse::page(&mut parameters)?;
-        parameters.finish()?;
-        Ok(Self { filter, limit, cursor })
+        })
     }
 }
 
@@ -145,6 +160,15 @@ pub struct LetterFilter<'a> {
     )]
     #[schema(min_length = 1, max_length = 4096)]
     pub reason: Option<Cow<'a, str>>,
+    /// With this cause, as `GET /v2/dlq/{topic}/causes` lists it.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "text::optional::<_, 1, ERROR_BYTES_MAX>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(min_length = 1, max_length = 4096)]
+    pub cause: Option<Cow<'a, str>>,
     /// Died before this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Moment>,
@@ -361,7 +385,8 @@ impl Serialize for Purge<'_> {
 }
 
 #[cfg(feature = "openapi")]
-const CONDITIONS: [&str; 8] = ["group", "key", "run_id", "tenant_id", "labels", "reason", "before", "after"];
+const CONDITIONS: [&str; 9] =
+    ["group", "key", "run_id", "tenant_id", "labels", "reason", "cause", "before", "after"];
 
 macro_rules! selecting_schema {
     ($($request:ident = $fields:ident),*) => {$(

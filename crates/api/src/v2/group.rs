@@ -53,6 +53,27 @@ pub struct Group {
     #[serde(default)]
     #[schema(required = false)]
     pub members: Vec<Member>,
+    /// What is on loan, what lapses first before the rest: at most 100, and only where one group is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub leases: Vec<GroupLease>,
+}
+
+/// A message that a reader of a group holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GroupLease {
+    /// The partition.
+    pub partition: u32,
+    /// The offset.
+    pub offset: u64,
+    /// Who holds it.
+    pub owner: String,
+    /// Which attempt it is, counted from 1.
+    pub attempt: u32,
+    /// When it was handed out.
+    pub leased_at: Moment,
+    /// When the lease ends, unless its holder extends it.
+    pub expires_at: Moment,
 }
 
 /// A reader of a group.

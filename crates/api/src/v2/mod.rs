@@ -6,6 +6,7 @@
 mod audit;
 mod batch;
 mod browse;
+mod cause;
 mod cluster;
 mod commit;
 mod commit_many;
@@ -38,6 +39,7 @@ mod pieces;
 mod problem;
 mod produced;
 mod read;
+mod report;
 mod retry_policy;
 mod router;
 mod run;
@@ -55,6 +57,7 @@ mod topic;
 pub use audit::{Audit, AuditEntry, AuditQuery};
 pub use batch::{Form, each_message, expect_json, messages};
 pub use browse::{BrowseQuery, Browsed, Position};
+pub use cause::{Cause, Causes};
 pub use cluster::{Cluster, ClusterNode, NODE_URL_BYTES_MAX, NodeSpec};
 pub use commit::{
     Commit, CommitFound, CommitMessage, CommitOutput, Committed, CommittedOutput, OutputResult,
@@ -94,7 +97,7 @@ pub use export::{
     EXPORTS_PREFIX, ExportFormat, ExportRecord, ExportSelection, ExportSpec, ExportState, ExportTaken,
     Exports, ExportsQuery, SelectionKind, is_export_id,
 };
-pub use group::{Group, GroupPartition, Groups, Member, MemberKind};
+pub use group::{Group, GroupLease, GroupPartition, Groups, Member, MemberKind};
 pub use item::{Attempt, DeadLetter, Item, ItemEnvelope, ItemOrigin, ItemRouting, Lease};
 pub use job::{Job, JobKind, JobState, Jobs};
 pub use key::{Key, KeyAction, KeyMade, KeyRotate, KeySpec, Keys, Limits, OVERLAP_MS_DEFAULT};
@@ -133,11 +136,14 @@ pub use pieces::{
 };
 pub use problem::Problem;
 pub use produced::{Outcome, Outcomes, Produced, Refusal, Refused};
+pub use report::{Area, Finding, Report, Urgency};
 pub use retry_policy::{Jitter, RetryPolicy};
 pub use router::{
     Breaker, Decision, OnError, RouterKind, RouterOutcome, RouterStatus, RouterTest, RouterTested,
 };
-pub use run::{Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepState, VersionRead};
+pub use run::{
+    Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepOutput, StepState, StepWait, VersionRead,
+};
 pub use seek::{Paused, Seek, SeekTo, Sought, SoughtPartition};
 pub use session::{Session, SessionSpec};
 pub use settings::{Ordering, SettingChange, TopicChanged, TopicPatch, TopicSettings, TopicSpec};
@@ -145,7 +151,7 @@ pub use settle::{
     Ack, Extend, ExtendLease, Nack, NackLease, Release, ReleaseLease, Settled, SettledStatus, Settlements,
     Token,
 };
-pub use state::{Cancelled, DeliveryState, GroupState, MessageState};
+pub use state::{Cancelled, DeliveryState, GroupState, MessageState, Retried};
 pub use status::{Health, Recovery, Status};
 pub use tenant::{Tenant, TenantLimits, Tenants};
 pub use topic::{Partition, Topic, TopicPut, TopicSummary, Topics};

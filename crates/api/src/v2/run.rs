@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::Effect;
 use super::item::Attempt;
+use super::state::DeliveryState;
 use crate::moment::Moment;
 
 /// To `GET /v2/runs`: one page.
@@ -91,6 +92,27 @@ pub struct StepMessage<'a> {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub reads: Vec<VersionRead<'a>>,
+    /// Outputs that its commits have put where they still are, at most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub outputs: Vec<StepOutput<'a>>,
+}
+
+/// An output of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StepOutput<'a> {
+    /// The tenant that the dataset belongs to; left out for no tenant.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schema(required = false)]
+    pub tenant_id: Cow<'a, str>,
+    /// The dataset.
+    pub dataset: Cow<'a, str>,
+    /// Its version.
+    pub version: Cow<'a, str>,
+    /// The partition of it.
+    pub partition_key: Cow<'a, str>,
+    /// When it was committed.
+    pub committed_at: Moment,
 }
 
 /// A version of a dataset that was read.
@@ -114,6 +136,15 @@ pub struct StepGroup<'a> {
     /// When the first one began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_leased_at: Option<Moment>,
+    /// When the newest one began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leased_at: Option<Moment>,
+    /// The owner that holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Cow<'a, str>>,
+    /// What it waits for, if the group is not through with it; told of the first 100 messages of a page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<StepWait>,
     /// When the group was through with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Moment>,
@@ -122,6 +153,18 @@ pub struct StepGroup<'a> {
     pub last_error: Option<Cow<'a, str>>,
     /// The attempts that are still known, oldest first.
     pub history: Vec<Attempt<'a>>,
+}
+
+/// What a message of a step waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StepWait {
+    /// Where it stands.
+    pub state: DeliveryState,
+    /// Since when.
+    pub since: Moment,
+    /// Until when, where that is known: the end of a loan, of a backoff, or of a delay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Moment>,
 }
 
 /// How far a group is with a message of a step.
@@ -185,7 +228,7 @@ mod tests {
         let runs = format!(r#"{{"runs":[{SUMMARY}}}],"cursor":"00"}}"#);
         let list: Runs<'_> = serde_json::from_str(&runs).unwrap();
         assert_eq!(serde_json::to_string(&list).unwrap(), runs);
-        let message = r#"{"topic":"t","partition":0,"offset":1,"stored_at":"2025-12-21T12:00:00Z","groups":[{"group":"g","state":"retrying","attempts":1,"first_leased_at":"2025-12-21T12:00:00Z","last_error":"boom","history":[{"attempt":1,"owner":"w","error":"boom","leased_at":"2025-12-21T12:00:00Z","ended_at":"2025-12-21T12:00:01Z"}]},{"group":"h","state":"waiting","attempts":0,"history":[]}]}"#;
+        let message = r#"{"topic":"t","partition":0,"offset":1,"stored_at":"2025-12-21T12:00:00Z","groups":[{"group":"g","state":"retrying","attempts":1,"first_leased_at":"2025-12-21T12:00:00Z","leased_at":"2025-12-21T12:00:00Z","waits":{"state":"backoff","since":"2025-12-21T12:00:01Z","until":"2025-12-21T12:00:09Z"},"last_error":"boom","history":[{"attempt":1,"owner":"w","error":"boom","leased_at":"2025-12-21T12:00:00Z","ended_at":"2025-12-21T12:00:01Z"}]},{"group":"h","state":"waiting","attempts":0,"history":[]}],"outputs":[{"dataset":"d","version":"v","partition_key":"p","committed_at":"2025-12-21T12:00:02Z"}]}"#;
         let effect = r#"{"tenant_id":"","scope":"s","key":"k","state":"unknown","epoch":1,"attempt":1,"on_lapse":"hold","created_at":"2025-12-21T12:00:00Z","begun_at":"2025-12-21T12:00:00Z"}"#;
         let text = format!(
             r#"{SUMMARY},"steps":[{{"step_id":"b","parent_step_id":"a","children":["c"],"messages":[{message}],"effects":[{effect}]}},{{"children":[],"messages":[],"effects":[]}}],"cursor":"ff"}}"#

@@ -109,6 +109,13 @@ pub struct Cancelled {
     pub running: Vec<String>,
 }
 
+/// To `POST /v2/topics/{topic}/messages/{partition}/{offset}/retry`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Retried {
+    /// Groups in which it waited for its next attempt, which is due now; none if it waits for nothing of that kind.
+    pub groups: Vec<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,7 +24,7 @@ use super::{
     statistics::{median, percentile, ratio},
     template::{NUMBER_HOLE, Template},
 };
-use driftq_cli::output::grouped;
+use driftq_api::shown::grouped;
 
 const CONNECTIONS: usize = 64;
 /// What the anchors ask for: begin and finish together are two requests.

@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::{Plan, load::Length};
+use driftq_api::shown::grouped;
 use driftq_api::units::show_bytes;
-use driftq_cli::output::{Listing, grouped};
+use driftq_cli::output::Listing;
 
 /// What a figure is measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -17,7 +17,7 @@ use super::{
     statistics::{median, ratio},
     template::Template,
 };
-use driftq_cli::output::grouped;
+use driftq_api::shown::grouped;
 
 const CONNECTIONS: usize = 64;
 const MESSAGES_FEW: u64 = 1_000;

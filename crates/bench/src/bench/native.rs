@@ -18,7 +18,7 @@ use super::{
     statistics::{median, ratio},
     template::Template,
 };
-use driftq_cli::output::grouped;
+use driftq_api::shown::grouped;
 
 const TOPIC: &str = "native";
 const GROUP: &str = "bench";

@@ -11,7 +11,8 @@ use super::{
     setup::{TOPIC, create_topic, data_directory, fill},
     statistics::median,
 };
-use driftq_cli::{client::Client, output::grouped};
+use driftq_api::shown::grouped;
+use driftq_cli::client::Client;
 
 const MUST_RETAINED_BYTES: f64 = 200.0 * 1024.0 * 1024.0;
 const MUST_RECOVERY_MS: f64 = 1000.0;

@@ -4,8 +4,8 @@ use driftq_api::Moment;
 use driftq_api::v2::{Effect, EffectDecision, EffectOutcome, EffectState, EffectStatus, OnLapse};
 
 use super::Identity;
-use crate::when::{between, length};
 use crate::{Columns, Exit, Facts, Now, aligned, cut, output::facts as facts_of, printable};
+use driftq_api::when::{between, length};
 
 /// `scope/key`, and whose it is.
 pub(super) fn name(tenant: &str, scope: &str, key: &str) -> String {

@@ -3,12 +3,11 @@
 use std::{ffi::OsString, time::Duration};
 
 use anyhow::Result;
-use indicatif::ProgressBar;
 use tokio::time::timeout;
 
 use super::{
     judge::{Judgement, Limits, State, judge},
-    survey::{self, Depth, Survey},
+    survey::{self, Survey},
     threshold::{self, Levels, Threshold},
 };
 use crate::{
@@ -120,9 +119,7 @@ pub(crate) async fn run(common: &Common, args: &Args) -> Result<Exit> {
 
 async fn look(common: &Common, args: &Args, limits: &Limits) -> Result<Survey> {
     let mut session = common.client()?.session();
-    let depth = Depth { fronts: !limits.oldest.is_empty(), topics: false };
-    let bar = ProgressBar::hidden();
-    let looking = survey::take(&mut session, depth, &bar);
+    let looking = survey::take(&mut session, !limits.oldest.is_empty());
     let survey = timeout(Duration::from_millis(args.timeout), Box::pin(looking)).await.map_err(|_| {
         Fault::new(
             Exit::Unreachable,

@@ -1,17 +1,15 @@
 //! What was seen against the thresholds: a state, the problems, and figures for graphs.
 
+use driftq_api::shown::{grouped, printable};
 use driftq_api::v2::OnError;
+use driftq_api::when::length;
 use serde::Serialize;
 
 use super::{
     survey::{Seen, Survey},
     threshold::Levels,
 };
-use crate::{
-    output::{grouped, printable},
-    suggest,
-    when::length,
-};
+use crate::suggest;
 
 /// More problems than this do not fit into a line.
 const PROBLEMS_SHOWN_MAX: usize = 3;

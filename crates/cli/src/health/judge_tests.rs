@@ -19,7 +19,6 @@ fn survey() -> Survey {
     };
     Survey {
         topic_names: vec!["orders".to_owned(), "dlq.orders".to_owned()],
-        topics: Vec::new(),
         groups: vec![behind("billing", 10), behind("mail", 3)],
         dead: vec![serde_json::from_value(json!({"name": "orders", "letters": 2})).unwrap()],
         unknown: Unknown { count: 1, more: false, oldest_ms: None },

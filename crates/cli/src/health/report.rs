@@ -1,24 +1,20 @@
 //! `driftq report`: how the server does, and what to do about it.
 
 use anyhow::Result;
+use driftq_api::v2::{Report, Urgency};
 use serde::Serialize;
 
-use super::{
-    rules::{Finding, Urgency, findings},
-    survey::{self, Depth},
-};
 use crate::{
     Common,
     colour::{self, Tone},
     context,
     exit::Exit,
-    output, progress,
-    when::Now,
+    grouped, output, printable,
 };
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Asks the server for everything that can go wrong, and says of each finding what it is, why it is so, and which \
+    after_help = "Asks the server what it finds in everything that can go wrong, as the dashboard does, and says of each finding what it is, why it is so, and which \
 command to go on with:
     act   an operator must do something: dead letters, effects whose outcome is unknown,
           a group that no worker has read for in a minute, a message that waits for an
@@ -38,62 +34,52 @@ Examples:
 )]
 pub(crate) struct Args {}
 
-/// Everything that was found.
+/// What the server found, and which server that is.
 #[derive(Serialize)]
-struct Report {
+struct Told {
     server: String,
-    verdict: Urgency,
-    act: usize,
-    look: usize,
-    findings: Vec<Finding>,
-}
-
-impl Report {
-    fn new(server: String, findings: Vec<Finding>) -> Self {
-        let count = |urgency| findings.iter().filter(|finding| finding.urgency == urgency).count();
-        let (act, look) = (count(Urgency::Act), count(Urgency::Look));
-        let verdict = findings.iter().map(|finding| finding.urgency).max().unwrap_or(Urgency::Ok);
-        Self { server, verdict, act, look, findings }
-    }
+    #[serde(flatten)]
+    report: Report<'static>,
 }
 
 pub(crate) async fn run(common: &Common, _args: &Args) -> Result<Exit> {
     let chosen = context::choose(common)?;
-    let mut session = common.client()?.session();
-    let bar = progress::bar("{spinner} {bar:30} {pos}/{len} topics ({elapsed})");
-    let survey = survey::take(&mut session, Depth { fronts: true, topics: true }, &bar).await;
-    bar.finish_and_clear();
-    let survey = survey.map_err(|error| error.into_error())?;
-    let mut found = findings(&survey, Now::read());
+    let mut report: Report<'static> = common.caller()?.get("/v2/report").await?;
     // What is pasted goes to the same server.
-    for next in found.iter_mut().filter_map(|finding| finding.next.as_mut()) {
+    for next in report.findings.iter_mut().filter_map(|finding| finding.next.as_mut()) {
         if next.starts_with("driftq ") && !next.starts_with("driftq serve") {
-            next.push_str(&chosen.repeat());
+            next.to_mut().push_str(&chosen.repeat());
         }
     }
-    let report = Report::new(chosen.server, found);
-    output::print_one(common.output, &report, || text(&report))?;
-    Ok(if report.act > 0 { Exit::Failure } else { Exit::Success })
+    let told = Told { server: chosen.server, report };
+    output::print_one(common.output, &told, || text(&told.report))?;
+    Ok(if told.report.act > 0 { Exit::Failure } else { Exit::Success })
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &Report<'_>) -> String {
     let mut text = String::new();
     for finding in &report.findings {
-        text.push_str(&format!("{} {}\n", painted(finding.urgency), finding.what));
+        text.push_str(&format!("{} {}\n", painted(finding.verdict), printable(&finding.what)));
         if !finding.cause.is_empty() {
-            text.push_str(&format!("      {}\n", finding.cause));
+            text.push_str(&format!("      {}\n", printable(&finding.cause)));
         }
         if let Some(next) = &finding.next {
-            text.push_str(&format!("      {}\n", colour::on_stdout(Tone::Heading, &format!("$ {next}"))));
+            text.push_str(&format!(
+                "      {}\n",
+                colour::on_stdout(Tone::Heading, &format!("$ {}", printable(next)))
+            ));
         }
     }
-    let things = |count: usize| if count == 1 { "1 thing".to_owned() } else { format!("{count} things") };
+    let things = |count: u64| if count == 1 { "1 thing".to_owned() } else { format!("{count} things") };
     let verdict = match (report.act, report.look) {
         (0, 0) => "nothing to do".to_owned(),
         (0, look) => format!("nothing needs action; look at {}", things(look)),
         (act, 0) => format!("do something about {}", things(act)),
         (act, look) => format!("do something about {}, and look at {}", things(act), things(look)),
     };
+    if report.left_out > 0 {
+        text.push_str(&format!("      {} more are left out\n", grouped(report.left_out)));
+    }
     text + &format!("\n{} {verdict}\n", painted(report.verdict))
 }
 

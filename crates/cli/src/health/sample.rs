@@ -1,4 +1,4 @@
-//! A server for the tests of both commands, to be changed by each of them.
+//! A server for tests, to be changed by each of them.
 
 use serde_json::{Value, json};
 
@@ -19,25 +19,10 @@ pub(super) fn healthy() -> Survey {
         status: serde_json::from_value(status).unwrap(),
         router: serde_json::from_value(router).unwrap(),
         topic_names: vec!["orders".to_owned()],
-        topics: vec![serde_json::from_value(topic()).unwrap()],
         groups: vec![seen(group(0), None)],
         dead: Vec::new(),
         unknown: Unknown::default(),
-        failing: Vec::new(),
     }
-}
-
-pub(super) fn topic() -> Value {
-    json!({
-        "name": "orders", "created_at": "2030-01-01T00:00:00Z", "next_offset": 9, "messages": 1, "bytes": 1,
-        "oldest_at": null, "dead_letters": 0, "groups": ["billing"], "scheduled": 0,
-        "partitions": [{"partition": 0, "messages": 1, "bytes": 1, "oldest_offset": 0, "oldest_at": null}],
-        "settings": {
-            "partition_messages_max": 100, "partition_bytes_max": 1000, "lease_ms": 30000, "max_in_flight": 2,
-            "retry_policy": {"max_attempts": 20, "jitter": "full"}, "ordering": "fifo",
-            "retry_share_percent": 20, "set": [],
-        },
-    })
 }
 
 /// A group that a worker reads for.

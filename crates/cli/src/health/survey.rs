@@ -1,32 +1,20 @@
-//! A look at everything that the server has: what `driftq report` and `driftq check` judge.
+//! A look at everything that the server has: what `driftq check` judges.
 
 use driftq_api::v2::{
-    Breaker, Browsed, DeadTopic, DeadTopics, DeliveryState, Effects, Group, Groups, MessageState, OnError,
-    RouterKind, RouterStatus, Status, Topic, Topics,
+    Breaker, Browsed, DeadTopic, DeadTopics, DeliveryState, Effects, Group, Groups, OnError, RouterKind,
+    RouterStatus, Status, Topics,
 };
-use indicatif::ProgressBar;
+use driftq_api::when::Now;
 
 use crate::{
     client::{CallError, Path, Session},
     rows::{Amount, Pages},
-    when::Now,
 };
 
 /// Most looks at the front of a partition: each is a call.
 const FRONTS_MAX: usize = 1_000;
-/// Most failing messages that are looked at in one topic.
-const FAILING_MAX: u64 = 20;
 /// Most pages of unknown effects: more would tell an operator nothing new.
 const UNKNOWN_PAGES_MAX: usize = 100;
-
-/// What to look at, beyond what costs little.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Depth {
-    /// How long the oldest message of each group has waited.
-    pub(super) fronts: bool,
-    /// Settings and partitions of topics, and messages that keep failing.
-    pub(super) topics: bool,
-}
 
 /// What was found.
 pub(super) struct Survey {
@@ -34,12 +22,9 @@ pub(super) struct Survey {
     pub(super) router: RouterStatus,
     /// How many topics there are, with those of dead letters.
     pub(super) topic_names: Vec<String>,
-    /// Topics in detail, if that was asked for.
-    pub(super) topics: Vec<Topic>,
     pub(super) groups: Vec<Seen>,
     pub(super) dead: Vec<DeadTopic>,
     pub(super) unknown: Unknown,
-    pub(super) failing: Vec<Failing>,
 }
 
 impl Survey {
@@ -81,24 +66,10 @@ pub(super) struct Unknown {
     pub(super) oldest_ms: Option<u64>,
 }
 
-/// A message that keeps failing.
-pub(super) struct Failing {
-    pub(super) topic: String,
-    pub(super) partition: u32,
-    pub(super) offset: u64,
-    pub(super) group: String,
-    pub(super) attempts: u32,
-    /// How many there will be; none if there is no limit.
-    pub(super) max_attempts: Option<u32>,
-    pub(super) error: String,
-}
-
 /// Looks at the server, call by call.
-pub(super) async fn take(
-    session: &mut Session,
-    depth: Depth,
-    bar: &ProgressBar,
-) -> Result<Survey, CallError> {
+///
+/// `with_fronts` asks how long the oldest message of each group has waited.
+pub(super) async fn take(session: &mut Session, with_fronts: bool) -> Result<Survey, CallError> {
     let status: Status<'static> = session.get("/v2/status").await?;
     let router: RouterStatus = session.get("/v2/router").await?;
     let topic_names = names(session).await?;
@@ -106,22 +77,18 @@ pub(super) async fn take(
         status,
         router,
         topic_names,
-        topics: Vec::new(),
         groups: Vec::new(),
         dead: dead(session).await?,
         unknown: unknown(session).await?,
-        failing: Vec::new(),
     };
-    bar.set_length(survey.topic_names.len().max(1) as u64);
     for name in survey.topic_names.clone() {
-        match of_topic(session, &name, depth, &mut survey).await {
+        match of_topic(session, &name, &mut survey).await {
             // Deleted since it was listed: there is nothing to say about it.
             Err(error) if error.code() == "TOPIC_UNKNOWN" || error.code() == "GROUP_UNKNOWN" => {}
             other => other?,
         }
-        bar.inc(1);
     }
-    if depth.fronts {
+    if with_fronts {
         fronts(session, &mut survey).await?;
     }
     Ok(survey)
@@ -165,12 +132,7 @@ async fn unknown(session: &mut Session) -> Result<Unknown, CallError> {
     Ok(unknown)
 }
 
-async fn of_topic(
-    session: &mut Session,
-    name: &str,
-    depth: Depth,
-    survey: &mut Survey,
-) -> Result<(), CallError> {
+async fn of_topic(session: &mut Session, name: &str, survey: &mut Survey) -> Result<(), CallError> {
     let mut groups: Vec<Group> = Vec::new();
     let mut pages = Pages::new(Path::topic(name).word("groups"), &Amount::ALL);
     while let Some(path) = pages.next(0) {
@@ -178,41 +140,8 @@ async fn of_topic(
         groups.extend(page.groups);
         pages.turn(page.cursor);
     }
-    if depth.topics {
-        survey.topics.push(session.get(Path::topic(name).as_str()).await?);
-        if groups.iter().any(|group| group.retrying > 0) {
-            survey.failing.extend(failing(session, name).await?);
-        }
-    }
     survey.groups.extend(groups.into_iter().map(|group| Seen { group, oldest_ms: None }));
     Ok(())
-}
-
-/// The messages of a topic that wait for another attempt.
-async fn failing(session: &mut Session, topic: &str) -> Result<Vec<Failing>, CallError> {
-    let path = Path::topic(topic).word("messages").with("state", DeliveryState::Backoff.name());
-    let page: Browsed<'static> = session.get(path.with_number("limit", Some(FAILING_MAX)).as_str()).await?;
-    let mut failing = Vec::new();
-    for item in &page.messages {
-        let path = Path::message(topic, item.partition, item.offset);
-        let state: MessageState<'static> = match session.get(path.as_str()).await {
-            // It was acked meanwhile.
-            Err(error) if error.code() == "MESSAGE_UNKNOWN" => continue,
-            other => other?,
-        };
-        failing.extend(state.groups.iter().filter(|group| group.state == DeliveryState::Backoff).map(
-            |group| Failing {
-                topic: topic.to_owned(),
-                partition: item.partition,
-                offset: item.offset,
-                group: group.group.to_string(),
-                attempts: group.attempt,
-                max_attempts: state.retry_policy.max_attempts,
-                error: group.last_error.as_deref().unwrap_or_default().to_owned(),
-            },
-        ));
-    }
-    Ok(failing)
 }
 
 /// How long the message at the front of each group has waited: the first one that the group has not acked.

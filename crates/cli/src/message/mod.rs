@@ -4,7 +4,9 @@ pub(crate) mod tables;
 
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
-use driftq_api::v2::{Attempt, Browsed, Cancelled, DeliveryState, GroupState, Item, Labels, MessageState};
+use driftq_api::v2::{
+    Attempt, Browsed, Cancelled, DeliveryState, GroupState, Item, Labels, MessageState, Retried,
+};
 
 use crate::{
     Amount, Columns, Common, Facts, Now, Path, Subject, aligned, args::MessageAddress, output::pairs, parse,
@@ -27,6 +29,15 @@ pub(crate) enum Command {
 Examples:
   driftq message cancel orders 0 12")]
     Cancel(MessageAddress),
+    /// Try a message again at once that waits for its next attempt
+    #[command(
+        after_help = "Ends the backoff in every group. The attempt counts like any other. What is not due \
+yet, what a worker holds and what waits for an effect stays as it is.
+
+Examples:
+  driftq message retry orders 0 12"
+    )]
+    Retry(MessageAddress),
 }
 
 #[derive(clap::Args)]
@@ -96,6 +107,7 @@ pub(super) async fn run(common: &Common, command: &Command) -> Result<()> {
             caller.list(common, (first, &args.amount), (tables::PLAIN, "no message fits"), part).await
         }
         Command::Cancel(address) => cancel(common, address).await,
+        Command::Retry(address) => retry(common, address).await,
     }
 }
 
@@ -152,6 +164,21 @@ async fn cancel(common: &Common, address: &MessageAddress) -> Result<()> {
             text.push_str(&format!("still at work, and told at the next heartbeat: {groups}\n"));
         }
         text
+    })
+}
+
+async fn retry(common: &Common, address: &MessageAddress) -> Result<()> {
+    let MessageAddress { topic, partition, offset } = address;
+    let mut caller = common.about(Subject::Topic(topic))?;
+    let retried: Retried = caller.order(address.within(messages_of(topic)).word("retry")).await?;
+    common.show(&retried, |retried| {
+        let groups = printable(&retried.groups.join(", "));
+        match retried.groups.len() {
+            0 => format!(
+                "{topic} {partition}/{offset} waits for no attempt; `driftq message get` says where it stands\n"
+            ),
+            _ => format!("{topic} {partition}/{offset} is tried again at once by {groups}\n"),
+        }
     })
 }
 

@@ -2,8 +2,8 @@
 
 use driftq_api::v2::{DeadLetter, Item, Lease};
 
-pub(crate) use crate::output::cut;
 use crate::{Columns, or_dash, printable};
+pub(crate) use driftq_api::shown::cut;
 
 /// What they are.
 pub(crate) const PLAIN: Columns<Item<'static>> = &[

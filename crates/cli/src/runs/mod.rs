@@ -5,10 +5,11 @@ mod tree;
 use anyhow::Result;
 use driftq_api::Moment;
 use driftq_api::v2::{Attempt, Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepState};
+use driftq_api::when::between;
 
 use crate::{
     Amount, Columns, Common, Pages, Path, args::Tenant, description, effect::describe::line, grouped,
-    printable, when::between,
+    printable,
 };
 
 #[derive(clap::Subcommand)]
@@ -146,6 +147,11 @@ fn lines(run: &Run<'_>, step: &RunStep<'_>, is_root: bool) -> Vec<String> {
         }
         for read in &message.reads {
             lines.push(format!("    read {} {}", printable(&read.dataset), printable(&read.version)));
+        }
+        for output in &message.outputs {
+            let names = [&output.dataset, &output.version, &output.partition_key];
+            let names = names.map(|name| printable(name)).join(" ");
+            lines.push(format!("    put {names}, +{}", between(started, output.committed_at)));
         }
         for group in &message.groups {
             lines.push(format!("    {}", group_line(message, group)));

@@ -6,7 +6,9 @@ use std::{collections::BTreeMap, io, time::Duration};
 use driftq_client::Context;
 use serde::Serialize;
 
-use crate::{colour::Paint, grouped, output, printable, when::length};
+use driftq_api::when::length;
+
+use crate::{colour::Paint, grouped, output, printable};
 
 /// Tells of every message, on stderr for people or on stdout for programs, and counts.
 pub(super) struct Report {

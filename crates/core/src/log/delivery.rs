@@ -22,6 +22,7 @@ pub(crate) const SNOOZED_FOR: u8 = 30;
 pub(crate) const FAILED_BY_WORD: u8 = 31;
 // As `LEASED_AT`, to a reader into whose stream it was pushed.
 pub(crate) const LEASED_PUSHED: u8 = 88;
+pub(crate) const HURRIED: u8 = 89;
 
 /// A message as one group sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +98,11 @@ pub enum DeliveryFact<'a> {
         /// The number of the effect's record.
         effect: u64,
     },
+    /// An operator does not want to wait: its next attempt is due now.
+    Hurried {
+        /// When that was.
+        at: Time,
+    },
     /// The group gives it up: it was dead-lettered, or its identity was committed before.
     Retired {
         /// True if a dead letter was stored in the same batch; false if it was skipped.
@@ -129,7 +135,8 @@ impl<'a> DeliveryFact<'a> {
             Self::Leased { at, .. }
             | Self::Failed { at, .. }
             | Self::Snoozed { at, .. }
-            | Self::SnoozedFor { at, .. } => Some(*at),
+            | Self::SnoozedFor { at, .. }
+            | Self::Hurried { at } => Some(*at),
             Self::Acked { .. } | Self::Extended { .. } | Self::Released | Self::Retired { .. } => None,
         }
     }
@@ -182,6 +189,10 @@ impl<'a> DeliveryFact<'a> {
                 out.put_u64(until.0);
                 out.put_u64(effect);
             }
+            Self::Hurried { at } => {
+                begin(HURRIED);
+                out.put_u64(at.0);
+            }
             Self::Retired { dead } => {
                 begin(RETIRED);
                 out.put_u8(u8::from(dead));
@@ -218,6 +229,7 @@ impl<'a> DeliveryFact<'a> {
             SNOOZED_FOR => {
                 Self::SnoozedFor { at: Time(take.u64()?), until: Time(take.u64()?), effect: take.u64()? }
             }
+            HURRIED => Self::Hurried { at: Time(take.u64()?) },
             RETIRED => Self::Retired { dead: take.u8()? != 0 },
             _ => return Err(UNKNOWN_KIND),
         };

@@ -169,7 +169,8 @@ impl<'a> Fact<'a> {
             | delivery_fact::SNOOZED
             | delivery_fact::SNOOZED_FOR
             | delivery_fact::FAILED_BY_WORD
-            | delivery_fact::LEASED_PUSHED) => {
+            | delivery_fact::LEASED_PUSHED
+            | delivery_fact::HURRIED) => {
                 let (place, fact) = DeliveryFact::decode(kind, &mut take)?;
                 Self::Delivery(place, fact)
             }

@@ -1,8 +1,9 @@
 //! What operators and their programs order: topics and groups made, set, paused and deleted; moves, cancellations,
-//! removals, redrives.
+//! removals, redrives, attempts that are not to wait.
 
 pub(crate) mod cancel;
 pub(crate) mod redrive;
+pub(crate) mod retry;
 pub(crate) mod seek;
 pub(crate) mod topics;
 
@@ -26,6 +27,7 @@ impl Deliveries {
                 self.handle_pause(turn, ticket, topic, group.as_deref(), paused, out);
             }
             OrderInput::Cancel { ticket, message } => self.handle_cancel(turn, ticket, message, out),
+            OrderInput::Retry { ticket, message } => self.handle_retry(turn, ticket, message, out),
             OrderInput::Seek { ticket, topic, group, partition, to } => {
                 self.handle_seek(turn, ticket, (topic, &group), (partition, to), out);
             }

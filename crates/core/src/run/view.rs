@@ -9,8 +9,12 @@ use crate::state::run::record::{Ended, Entry, Run, Step};
 use crate::state::slot::Lookup;
 use crate::turn::Turn;
 use crate::words::id::{Time, TopicId};
-use crate::words::run::{RunEntry, RunGroup, RunList, RunMessage, RunPage, RunState, RunSummary};
+use crate::words::output::OutputAuthor;
+use crate::words::run::{RunEntry, RunGroup, RunList, RunMessage, RunOutput, RunPage, RunState, RunSummary};
 use crate::words::scoped::Named;
+
+/// Pointers of one message that a description lists.
+const STEP_OUTPUTS_SHOWN_MAX: usize = 100;
 
 impl Turn {
     pub(crate) fn list_runs(&self, list: &RunList) -> (Vec<RunSummary>, Option<u64>) {
@@ -85,7 +89,27 @@ impl Turn {
             parent: step.parent.to_string(),
             groups,
             reads: step.reads.iter().cloned().collect(),
+            outputs: self.outputs_of(id, offset, step),
         }
+    }
+
+    /// The pointers that a message has moved. Each of them is where its author noted it, or the note would be gone.
+    fn outputs_of(&self, topic: TopicId, offset: u64, step: &Step) -> Vec<RunOutput> {
+        let outputs = &self.journal.state.outputs;
+        let moved = step.writes.iter().take(STEP_OUTPUTS_SHOWN_MAX);
+        let described = moved.filter_map(|write| {
+            let cell = outputs.cell(&write.tenant, &write.dataset, &write.version, &write.partition_key)?;
+            let own = |by: &OutputAuthor| (by.topic, by.offset) == (topic, offset);
+            let pointers = cell.pointers().iter().filter(|pointer| pointer.by.as_ref().is_some_and(own));
+            Some(RunOutput {
+                tenant: Arc::clone(&write.tenant),
+                dataset: Arc::clone(&write.dataset),
+                version: Arc::clone(&write.version),
+                partition_key: Arc::clone(&write.partition_key),
+                at: pointers.map(|pointer| pointer.at).max()?,
+            })
+        });
+        described.collect()
     }
 }
 
@@ -111,6 +135,9 @@ fn ended_group(ended: &Ended) -> RunGroup {
         state: RunState::Ended(ended.how),
         attempts: ended.attempts,
         first_leased: ended.history.first().map(|attempt| attempt.leased).or(leased),
+        leased,
+        owner: None,
+        wait: None,
         ended: Some(ended.at),
         history: ended.history.clone(),
     }
@@ -130,6 +157,9 @@ fn owing_group(group: Arc<str>, pending: Option<&Pending>) -> RunGroup {
         },
         attempts,
         first_leased: history.first().map(|attempt| attempt.leased).or(leased),
+        leased,
+        owner: pending.filter(|_| on_loan).map(|pending| Arc::clone(&pending.owner)),
+        wait: None,
         ended: None,
         history,
     }

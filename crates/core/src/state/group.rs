@@ -233,6 +233,15 @@ impl Progress {
         true
     }
 
+    /// Makes the next attempt due. False if it does not wait for one.
+    pub(crate) fn hurry(&mut self, sequence: u64, at: Time) -> bool {
+        let Some(pending) = self.pending.get_mut(&sequence).filter(|pending| pending.lease.is_none()) else {
+            return false;
+        };
+        pending.retry_at = pending.retry_at.min(at);
+        true
+    }
+
     /// Ends a delivery that does not count, and with it the authority of its holder.
     fn uncount(&mut self, sequence: u64) -> Option<&mut Pending> {
         self.end_lease(sequence);
@@ -303,6 +312,20 @@ mod tests {
         progress.settle(0);
         assert_eq!((count(&progress), progress.pending.len()), ((0, 0), 0));
         assert!(!progress.extend(0, Time(9)));
+    }
+
+    #[test]
+    fn only_what_waits_can_be_hurried_and_it_never_waits_longer() {
+        let mut progress = Progress::default();
+        let failure = Failure { at: Time(5), retry_at: Time(70), nacked: true, dead: false, error: "no" };
+        assert!(!progress.hurry(0, Time(6)));
+        progress.lease(0, loan(1, "a", Style::Borrowed));
+        assert!(!progress.hurry(0, Time(6)));
+        assert!(progress.fail(0, failure));
+        for (at, due) in [(Time(90), Time(70)), (Time(6), Time(6)), (Time(8), Time(6))] {
+            assert!(progress.hurry(0, at));
+            assert_eq!(progress.pending[&0].retry_at, due);
+        }
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl State {
             }
             Fact::Effect(ref fact) => self.on_effect(end, fact),
             Fact::Run(ref fact) => self.on_run(fact),
-            Fact::Output(ref fact) => self.outputs.apply(fact),
+            Fact::Output(ref fact) => self.on_output(fact),
             Fact::Commit(ref fact) => self.commits.apply(fact),
             Fact::Entity(ref fact) => self.on_entity(fact),
             Fact::Key(ref fact) => self.on_key(fact),
@@ -217,6 +217,10 @@ impl State {
             DeliveryFact::SnoozedFor { at, until, effect } => {
                 let (progress, sequence) = self.unsettled(place)?;
                 if progress.snooze(sequence, at, until, effect) { Ok(()) } else { Err(CONTRADICTION) }
+            }
+            DeliveryFact::Hurried { at } => {
+                let (progress, sequence) = self.unsettled(place)?;
+                if progress.hurry(sequence, at) { Ok(()) } else { Err(CONTRADICTION) }
             }
             DeliveryFact::Acked { remembered, token } => {
                 self.acked.insert(token);

@@ -130,6 +130,7 @@ impl State {
             state.commits = Commits::decode(&mut take)?;
             state.outputs = Outputs::decode(&mut take, version)?;
             state.runs = Runs::decode(&mut take, version)?;
+            state.runs.note_writes(&state.outputs);
             state.pin_effects();
         }
         if version > 3 {

@@ -12,14 +12,16 @@ use crate::turn::Turn;
 use crate::view::View;
 use crate::words::action::{Action, Answer, Output};
 use crate::words::description::{
-    Description, GroupDescription, GroupPartition, GroupTally, LaneTally, Member, PartitionDescription,
-    Query, SlowestGroup, Tally, TopicDescription,
+    Description, GroupDescription, GroupPartition, GroupTally, LaneTally, LoanDescription, Member,
+    PartitionDescription, Query, SlowestGroup, Tally, TopicDescription,
 };
 use crate::words::id::{GroupId, NO_TOPIC, Spotted, Ticket, TopicId};
 use crate::words::reject::Reject;
 
 /// Partitions of topics that one tally lists, and as many of groups.
 const TALLY_ROWS_MAX: usize = 10_000;
+/// Loans that the description of a group lists.
+const LOANS_SHOWN_MAX: usize = 100;
 
 fn number_of(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
@@ -62,9 +64,10 @@ impl View<'_> {
             }
             Query::Group(topic, name) => {
                 let topic = state.topic(*topic)?;
-                let group = topic
-                    .group_named(name)
-                    .map(|group| self.deliveries.describe_group(self.turn, topic, group));
+                let group = topic.group_named(name).map(|group| GroupDescription {
+                    loans: loans_of(topic, group),
+                    ..self.deliveries.describe_group(self.turn, topic, group)
+                });
                 Description::Groups(group.into_iter().collect())
             }
             Query::Slowest(topic) => Description::Slowest(slowest_group(state.topic(*topic)?)),
@@ -98,7 +101,13 @@ impl View<'_> {
                 let (runs, next) = self.turn.list_runs(list);
                 Description::Runs(runs, next)
             }
-            Query::Run(id, from, limit) => Description::Run(self.turn.describe_run(id, *from, *limit)),
+            Query::Run(id, from, limit) => {
+                let mut page = self.turn.describe_run(id, *from, *limit);
+                if let Some(page) = &mut page {
+                    self.deliveries.explain_run(self.turn, page);
+                }
+                Description::Run(page)
+            }
             Query::Commit(name) => {
                 Description::Commit(state.commits.get(name, self.turn.now).map(|(_, done)| done.clone()))
             }
@@ -212,6 +221,7 @@ impl Deliveries {
             topic_paused: topic.paused,
             seen: crew.map_or(group.created, |crew| crew.seen),
             partitions: self.described_partitions(turn, topic.id, group.id),
+            loans: Vec::new(),
         }
     }
 
@@ -272,6 +282,28 @@ impl Deliveries {
         });
         partitions.collect()
     }
+}
+
+/// What a group has on loan, what lapses first before the rest. Walks what is on loan, which the windows bound.
+fn loans_of(topic: &Topic, group: &Group) -> Vec<LoanDescription> {
+    let lanes = (0_u32..).zip(group.progress.iter().zip(&topic.partitions));
+    let mut loans: Vec<_> = lanes
+        .flat_map(|(partition, (progress, lane))| {
+            progress.pending.iter().filter_map(move |(&sequence, pending)| {
+                Some(LoanDescription {
+                    partition,
+                    offset: lane.slots.get(sequence)?.offset,
+                    owner: Arc::clone(&pending.owner),
+                    attempt: pending.attempts,
+                    leased: pending.leased_at,
+                    expires: pending.lease?,
+                })
+            })
+        })
+        .collect();
+    loans.sort_by_key(|loan| (loan.expires, loan.partition, loan.offset));
+    loans.truncate(LOANS_SHOWN_MAX);
+    loans
 }
 
 /// A few subtractions per group: it is asked for when a topic is full, which is no time for more.

@@ -11,12 +11,15 @@ use crate::turn::timer::Spot;
 use crate::words::blob::Blob;
 use crate::words::description::{Browse, Found, GroupStanding, MessageDescription, Stage, Stretch, Wait};
 use crate::words::id::{KeyHash, Spotted, Time};
+use crate::words::run::{RunEntry, RunGroup, RunPage, RunState};
 use crate::words::topic::Order;
 
 /// Messages that one question looks at; the answer says where to go on. No other input is served meanwhile.
 const SCANNED_MAX: u64 = 2_000;
 /// Messages before one that are looked through for the same key.
 const EARLIER_MAX: u64 = 10_000;
+/// Messages of a run of which one question is told why they wait: each may be looked for behind that many others.
+const EXPLAINED_MAX: usize = 100;
 
 impl Deliveries {
     pub(crate) fn describe_message(&self, turn: &Turn, message: Spotted) -> Option<MessageDescription> {
@@ -50,6 +53,30 @@ impl Deliveries {
             attempts: pending.map_or(0, |pending| pending.attempts),
             last_error: pending.map_or_else(Arc::default, |pending| Arc::clone(&pending.last_error)),
             history: pending.map_or_else(Vec::new, |pending| pending.history.clone()),
+        }
+    }
+
+    /// Says of what a run still waits for why that is so.
+    pub(crate) fn explain_run(&self, turn: &Turn, page: &mut RunPage) {
+        let state = &turn.journal.state;
+        let mut explained = 0;
+        for entry in &mut page.entries {
+            let RunEntry::Message(message) = entry else { continue };
+            let Some(topic) = state.names.get(&*message.topic).and_then(|id| state.topic(*id)) else {
+                continue;
+            };
+            let spotted = Spotted { topic: topic.id, partition: message.partition, offset: message.offset };
+            let Ok(sequence) = turn.locate(spotted) else { continue };
+            let open = |group: &&mut RunGroup| !matches!(group.state, RunState::Ended(_) | RunState::Removed);
+            for shown in message.groups.iter_mut().filter(open) {
+                let Some(group) = topic.group_named(&shown.group) else { continue };
+                if explained == EXPLAINED_MAX {
+                    return;
+                }
+                explained += 1;
+                let spot = Spot { topic: topic.id, group: group.id, partition: message.partition, sequence };
+                shown.wait = Some(self.wait_of(turn, topic, group, spot));
+            }
         }
     }
 

@@ -146,6 +146,11 @@ pub enum Answer {
         /// Groups that have it on loan right now; they learn of it when they extend.
         running: Vec<Arc<str>>,
     },
+    /// The next attempt is due.
+    Hurried {
+        /// Groups in which it waited for one.
+        groups: Vec<Arc<str>>,
+    },
     /// Since when deliveries have been stopped; `None` if they are not.
     Paused(Option<Time>),
     /// Where the group stands now, per partition.

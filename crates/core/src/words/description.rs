@@ -339,6 +339,25 @@ pub struct GroupDescription {
     pub seen: Time,
     /// Per partition.
     pub partitions: Vec<GroupPartition>,
+    /// What is on loan, what lapses first before the rest, and only so many; empty where many groups are described.
+    pub loans: Vec<LoanDescription>,
+}
+
+/// A message on loan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoanDescription {
+    /// Its partition.
+    pub partition: u32,
+    /// Its offset.
+    pub offset: u64,
+    /// Who holds it.
+    pub owner: Arc<str>,
+    /// Which delivery of it to the group, counted from 1.
+    pub attempt: u32,
+    /// When it was handed out.
+    pub leased: Time,
+    /// When the lease lapses, unless its holder extends it.
+    pub expires: Time,
 }
 
 /// An owner that reads a group, or holds messages of it.

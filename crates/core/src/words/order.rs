@@ -78,6 +78,13 @@ pub enum OrderInput {
         /// Which.
         message: Spotted,
     },
+    /// The next attempt of a message is due now, for every group in which it waits for one.
+    Retry {
+        /// Who asks.
+        ticket: Ticket,
+        /// Which.
+        message: Spotted,
+    },
     /// Move a group.
     Seek {
         /// Who asks.

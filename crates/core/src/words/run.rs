@@ -1,5 +1,6 @@
 //! Requests and answers about runs.
 
+use crate::words::description::Wait;
 use crate::words::effect::EffectView;
 use crate::words::id::Time;
 use crate::words::letter::AttemptDescription;
@@ -108,6 +109,23 @@ pub struct RunMessage {
     pub groups: Vec<RunGroup>,
     /// Versions of datasets that were read for it: dataset and version.
     pub reads: Vec<(Arc<str>, Arc<str>)>,
+    /// Pointers that were moved by its authority and still lie there, the first few.
+    pub outputs: Vec<RunOutput>,
+}
+
+/// A pointer that was moved by the authority of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunOutput {
+    /// Whose the dataset is; may be empty.
+    pub tenant: Arc<str>,
+    /// The dataset.
+    pub dataset: Arc<str>,
+    /// Its version.
+    pub version: Arc<str>,
+    /// The partition of it.
+    pub partition_key: Arc<str>,
+    /// When it was committed.
+    pub at: Time,
 }
 
 /// How a message of a run stands, in one word.
@@ -136,6 +154,13 @@ pub struct RunGroup {
     pub attempts: u32,
     /// When the first of them began, as far as it is remembered.
     pub first_leased: Option<Time>,
+    /// When the newest of them began.
+    pub leased: Option<Time>,
+    /// Who has it on loan.
+    pub owner: Option<Arc<str>>,
+    /// Why it is not done, since when, and until when if that is known; `None` if it is, or if too many others were
+    /// asked about first.
+    pub wait: Option<(Wait, Time, Option<Time>)>,
     /// When the group was done with it.
     pub ended: Option<Time>,
     /// Attempts that failed, the last few.

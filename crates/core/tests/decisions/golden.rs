@@ -112,6 +112,7 @@ fn name(fact: &Fact<'_>) -> &'static str {
         Fact::Delivery(_, DeliveryFact::Released) => "released",
         Fact::Delivery(_, DeliveryFact::Snoozed { .. }) => "snoozed",
         Fact::Delivery(_, DeliveryFact::SnoozedFor { .. }) => "snoozed-for",
+        Fact::Delivery(_, DeliveryFact::Hurried { .. }) => "hurried",
         Fact::Delivery(_, DeliveryFact::Retired { .. }) => "retired",
         Fact::Order(OrderFact::Cancelled { .. }) => "cancelled",
         Fact::Order(OrderFact::Removed { .. }) => "removed",
@@ -230,6 +231,7 @@ fn facts() -> Vec<Fact<'static>> {
         Fact::Delivery(place, DeliveryFact::Released),
         Fact::Delivery(place, DeliveryFact::Snoozed { at, until: expires }),
         Fact::Delivery(place, DeliveryFact::SnoozedFor { at, until: expires, effect: 0x2021 }),
+        Fact::Delivery(place, DeliveryFact::Hurried { at }),
         Fact::Delivery(place, DeliveryFact::Retired { dead: true }),
     ];
     [deliveries, message_facts(), topic_facts(), ledger_facts::facts()].concat()

@@ -37,6 +37,7 @@ mod produce;
 mod properties;
 mod redrive;
 mod retention;
+mod retry_now;
 mod rewind;
 mod run_bounds;
 mod runs;

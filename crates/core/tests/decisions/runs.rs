@@ -1,12 +1,12 @@
 //! Runs: what belongs together, and how each part of it went.
 
-use crate::support::ledger::{finishing, repeatable, tied};
-use crate::support::orders::{nack, nack_dead, request, spotted};
-use crate::support::{Draft, Rig};
+use crate::support::ledger::{appended, finishing, output, repeatable, tied};
+use crate::support::orders::{nack, nack_after, nack_dead, request, spotted};
+use crate::support::{Draft, LEASE_MS, Rig};
 use driftq_core::ledger::Status;
 use driftq_core::{
-    BeginEffect, Delivery, DeliveryFact, Fact, How, Input, NewLineage, RunEntry, RunFact, RunGroup,
-    RunMessage, RunState, SeekTo, Settings, TopicId, Verdict,
+    BeginEffect, Commit, Delivery, DeliveryFact, Fact, How, Input, NewLineage, OutputInput, RunEntry,
+    RunFact, RunGroup, RunMessage, RunOutput, RunState, SeekTo, Settings, TopicId, Verdict, Wait,
 };
 
 /// One message of run `run` on loan to group `g`.
@@ -108,6 +108,58 @@ fn a_step_is_shown_as_it_goes_and_afterwards() {
         assert_eq!(history, [(1, "o", "broken")]);
         assert_eq!(numbers(&mut rig, "run"), [1, 0, 0, 0, 0]);
         assert_eq!(rig.run_page("run", 0, 0).expect("there").summary.touched, rig.now);
+    }
+}
+
+#[test]
+fn a_step_tells_who_has_it_and_what_it_waits_for() {
+    let (mut rig, topic, first) = one_step(Settings::default());
+    let begun = rig.now;
+    rig.advance(10);
+    let group = groups(&mut rig, "run").remove(0);
+    assert_eq!((group.owner.as_deref(), group.leased), (Some("o"), Some(begun)));
+    assert_eq!(group.wait, Some((Wait::InFlight, begun, Some(begun.after_ms(LEASE_MS)))));
+    rig.settle(&first, nack_after(100));
+    let group = groups(&mut rig, "run").remove(0);
+    assert_eq!((group.owner, group.leased), (None, Some(begun)));
+    assert_eq!(group.wait, Some((Wait::Backoff, rig.now, Some(rig.now.after_ms(100)))));
+    rig.advance(100);
+    let second = rig.lease(topic, 1).remove(0);
+    let again = rig.now;
+    rig.advance(5);
+    rig.ack_token(&second);
+    let group = groups(&mut rig, "run").remove(0);
+    assert_eq!((group.wait, group.leased, group.first_leased), (None, Some(again), Some(begun)));
+}
+
+#[test]
+fn a_step_lists_the_outputs_that_are_still_its_own() {
+    for percent in [0, 100] {
+        let (mut rig, topic, first) = one_step(Settings::default());
+        rig.snapshot_percent = percent;
+        rig.produce_in_run(&Draft::to(topic), "run", "other");
+        let second = rig.lease(topic, 1).remove(0);
+        let put = |rig: &mut Rig, by: &Delivery, outputs| {
+            rig.commit(Commit { fences: vec![by.receipt], outputs, ..Commit::default() });
+        };
+        let shown = |rig: &mut Rig| -> Vec<Vec<String>> {
+            rig.crash();
+            let name = |output: &RunOutput| format!("{} {}", output.version, output.partition_key);
+            messages(rig, "run").iter().map(|message| message.outputs.iter().map(name).collect()).collect()
+        };
+        put(
+            &mut rig,
+            &first,
+            vec![output("v1", "p", "x"), output("v2", "p", "x"), appended("v2", "q", "a", "x")],
+        );
+        assert_eq!(shown(&mut rig), [vec!["v1 p", "v2 p", "v2 q"], vec![]]);
+        put(&mut rig, &second, vec![output("v1", "p", "y"), appended("v2", "q", "b", "y")]);
+        assert_eq!(shown(&mut rig), [vec!["v2 p", "v2 q"], vec!["v1 p", "v2 q"]]);
+        let at = messages(&mut rig, "run")[1].outputs[0].at;
+        assert_eq!(at, rig.now, "when it was committed");
+        let (dataset, version) = ("d".into(), "v2".to_owned());
+        rig.ask_durably(|ticket| Input::Output(OutputInput::Drop { ticket, dataset, version }));
+        assert_eq!(shown(&mut rig), [vec![], vec!["v1 p".to_owned()]]);
     }
 }
 

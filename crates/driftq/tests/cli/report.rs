@@ -58,10 +58,10 @@ fn troubles_are_found_with_a_next_step_that_works() {
     let report = server.run(&["report", "-o", "json"]).code(1).json();
     let found = troubles(&report);
     for (verdict, what) in [
-        ("act", "1 dead letter(s) of orders"),
-        ("act", "1 effect(s) whose outcome is unknown"),
-        ("look", "no worker reads for group billing of orders, and 1 message(s) wait"),
-        ("look", "topic mails is paused, and 1 message(s) wait"),
+        ("act", "1 dead letter of orders"),
+        ("act", "1 effect whose outcome is unknown"),
+        ("look", "no worker reads for group billing of orders, and 1 message waits"),
+        ("look", "topic mails is paused, and 1 message waits"),
     ] {
         assert!(found.contains(&(verdict.to_owned(), what.to_owned())), "{what}: {found:?}");
     }

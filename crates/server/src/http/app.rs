@@ -49,6 +49,7 @@ pub(crate) struct App {
     pub(crate) crowd: Crowd,
     pub(crate) budget: Arc<Budget>,
     pub(super) live: Live,
+    pub(super) report: v2::NewestReport,
     /// This server's part in a cluster, if it has one.
     pub(super) seat: Option<Arc<Seat>>,
     turns: Arc<Turns>,
@@ -120,6 +121,7 @@ impl App {
             crowd: Crowd::default(),
             budget,
             live: Live::default(),
+            report: v2::NewestReport::default(),
             seat,
             turns: Turns::new(),
         }

@@ -9,6 +9,7 @@ impl Operation {
     pub const fn is_audited(self) -> bool {
         match self {
             Self::CancelMessage
+            | Self::RetryMessage
             | Self::PutTopic
             | Self::PatchTopic
             | Self::DeleteTopic
@@ -53,6 +54,7 @@ impl Operation {
             | Self::ListDeadTopics
             | Self::ListLetters
             | Self::GetLetter
+            | Self::ListCauses
             | Self::ListJobs
             | Self::GetJob
             | Self::BeginEffect
@@ -90,6 +92,7 @@ impl Operation {
             | Self::GetRouter
             | Self::TestRouter
             | Self::StreamEvents
+            | Self::GetReport
             | Self::SignIn
             | Self::GetSession
             | Self::SignOut

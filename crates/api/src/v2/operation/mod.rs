@@ -23,6 +23,8 @@ pub enum Operation {
     GetMessage,
     /// `DELETE /v2/topics/{topic}/messages/{partition}/{offset}`
     CancelMessage,
+    /// `POST /v2/topics/{topic}/messages/{partition}/{offset}/retry`
+    RetryMessage,
     /// `POST /v2/topics/{topic}/groups/{group}/lease`
     Lease,
     /// `GET /v2/topics/{topic}/groups/{group}/stream`
@@ -65,6 +67,8 @@ pub enum Operation {
     ListDeadTopics,
     /// `GET /v2/dlq/{topic}`
     ListLetters,
+    /// `GET /v2/dlq/{topic}/causes`
+    ListCauses,
     /// `GET /v2/dlq/{topic}/{partition}/{offset}`
     GetLetter,
     /// `POST /v2/dlq/{topic}/redrive`
@@ -187,6 +191,8 @@ pub enum Operation {
     DrainNode,
     /// `POST /v2/cluster/resume`
     ResumeNode,
+    /// `GET /v2/report`
+    GetReport,
     /// `GET /v2/status`
     GetStatus,
     /// `GET /v2/healthz`

@@ -1,5 +1,9 @@
 //! What a key must allow for each call. A call without a line here does not compile.
 
+use KeyAction::{Admin, Consume, Effects, Manage, Outputs, Produce, Read};
+use Tenants as Of;
+use Topics as On;
+
 use super::Operation;
 use crate::v2::KeyAction;
 
@@ -57,24 +61,26 @@ impl Operation {
     /// What a key must allow for it.
     #[must_use]
     pub const fn needs(self) -> Needs {
-        use KeyAction::{Admin, Consume, Effects, Manage, Outputs, Produce, Read};
-        use Tenants as Of;
-        use Topics::{All, Asked, Filtered, InPath, None};
-        let (action, topics, tenants) = match self {
-            Self::Produce => (Produce, Asked, Of::OwnMessages),
-            Self::Lease | Self::Stream => (Consume, InPath, Of::OwnTopic),
-            Self::Ack | Self::Nack | Self::Extend | Self::MintCredential => (Consume, None, Of::None),
+        match self {
+            Self::Produce => needs(Produce, On::Asked, Of::OwnMessages),
+            Self::Lease | Self::Stream => needs(Consume, On::InPath, Of::OwnTopic),
+            Self::Ack | Self::Nack => needs(Consume, On::None, Of::None),
+            Self::Extend | Self::MintCredential => needs(Consume, On::None, Of::None),
             // It may name an effect that the message waits for.
-            Self::Release => (Consume, None, Of::Asked),
-            Self::Commit => (Consume, Asked, Of::Asked),
-            Self::Browse | Self::GetMessage => (Read, InPath, Of::OwnMessages),
-            Self::ListLetters | Self::GetLetter | Self::GetTopic | Self::ListGroups | Self::GetGroup => {
-                (Read, InPath, Of::OwnTopic)
-            }
-            Self::ListTopics | Self::ListDeadTopics => (Read, Filtered, Of::Filtered),
+            Self::Release => needs(Consume, On::None, Of::Asked),
+            Self::Commit => needs(Consume, On::Asked, Of::Asked),
+            Self::Browse | Self::GetMessage => needs(Read, On::InPath, Of::OwnMessages),
+            Self::ListLetters
+            | Self::ListCauses
+            | Self::GetLetter
+            | Self::GetTopic
+            | Self::ListGroups
+            | Self::GetGroup => needs(Read, On::InPath, Of::OwnTopic),
+            Self::ListTopics | Self::ListDeadTopics => needs(Read, On::Filtered, Of::Filtered),
             // It becomes a topic of the key's tenant.
-            Self::PutTopic => (Manage, InPath, Of::Asked),
+            Self::PutTopic => needs(Manage, On::InPath, Of::Asked),
             Self::CancelMessage
+            | Self::RetryMessage
             | Self::PatchTopic
             | Self::DeleteTopic
             | Self::PauseTopic
@@ -83,11 +89,11 @@ impl Operation {
             | Self::SeekGroup
             | Self::PauseGroup
             | Self::ResumeGroup
-            | Self::Purge => (Manage, InPath, Of::OwnTopic),
-            Self::Redrive => (Manage, Asked, Of::OwnTopic),
-            Self::ListJobs => (Read, Filtered, Of::Filtered),
-            Self::GetJob => (Read, Asked, Of::Filtered),
-            Self::CancelJob => (Manage, Asked, Of::Filtered),
+            | Self::Purge => needs(Manage, On::InPath, Of::OwnTopic),
+            Self::Redrive => needs(Manage, On::Asked, Of::OwnTopic),
+            Self::ListJobs => needs(Read, On::Filtered, Of::Filtered),
+            Self::GetJob => needs(Read, On::Asked, Of::Filtered),
+            Self::CancelJob => needs(Manage, On::Asked, Of::Filtered),
             Self::GetCommit
             | Self::ListDatasets
             | Self::GetDataset
@@ -98,31 +104,37 @@ impl Operation {
             | Self::ListRuns
             | Self::GetRun
             | Self::GetEffect
-            | Self::ListEffects => (Read, All, Of::Asked),
-            Self::GetRouter | Self::GetCluster | Self::StreamEvents => (Read, All, Of::All),
-            Self::ListEndpoints | Self::GetEndpoint => (Read, All, Of::All),
+            | Self::ListEffects => needs(Read, On::All, Of::Asked),
+            Self::GetRouter | Self::GetCluster => needs(Read, On::All, Of::All),
+            Self::GetReport | Self::StreamEvents => needs(Read, On::All, Of::All),
+            Self::ListEndpoints | Self::GetEndpoint => needs(Read, On::All, Of::All),
             Self::TestRouter
             | Self::PutEndpoint
             | Self::DeleteEndpoint
             | Self::DisableEndpoint
-            | Self::EnableEndpoint => (Manage, All, Of::All),
-            Self::DeleteVersion | Self::RemoveEntity | Self::ResolveEffect => (Manage, All, Of::Asked),
-            Self::BeginEffect | Self::ReacquireEffect => (Effects, None, Of::Asked),
-            Self::FinishEffect | Self::RenewEffect | Self::ReleaseEffect => (Effects, None, Of::None),
-            Self::CutOver | Self::RollBack | Self::SealVersion => (Outputs, All, Of::Asked),
-            Self::GetStatus | Self::GetSession | Self::Introspect => (Read, None, Of::Filtered),
-            Self::ListTenants => (Read, All, Of::Filtered),
-            Self::GetTenant => (Read, All, Of::Asked),
-            Self::ListAudit | Self::LimitTenant | Self::DrainNode | Self::ResumeNode => (Admin, All, Of::All),
-            Self::CreateKey | Self::ListKeys | Self::GetKey | Self::RotateKey | Self::RevokeKey => {
-                (Admin, None, Of::None)
-            }
-            Self::PostDelivery | Self::PostExport => (Produce, Asked, Of::Asked),
-            Self::ListDeliveries | Self::ListExports => (Read, Asked, Of::Filtered),
+            | Self::EnableEndpoint => needs(Manage, On::All, Of::All),
+            Self::DeleteVersion | Self::RemoveEntity => needs(Manage, On::All, Of::Asked),
+            Self::ResolveEffect => needs(Manage, On::All, Of::Asked),
+            Self::BeginEffect | Self::ReacquireEffect => needs(Effects, On::None, Of::Asked),
+            Self::FinishEffect | Self::RenewEffect => needs(Effects, On::None, Of::None),
+            Self::ReleaseEffect => needs(Effects, On::None, Of::None),
+            Self::CutOver | Self::RollBack | Self::SealVersion => needs(Outputs, On::All, Of::Asked),
+            Self::GetStatus | Self::GetSession | Self::Introspect => needs(Read, On::None, Of::Filtered),
+            Self::ListTenants => needs(Read, On::All, Of::Filtered),
+            Self::GetTenant => needs(Read, On::All, Of::Asked),
+            Self::ListAudit | Self::LimitTenant => needs(Admin, On::All, Of::All),
+            Self::DrainNode | Self::ResumeNode => needs(Admin, On::All, Of::All),
+            Self::CreateKey | Self::ListKeys | Self::GetKey => needs(Admin, On::None, Of::None),
+            Self::RotateKey | Self::RevokeKey => needs(Admin, On::None, Of::None),
+            Self::PostDelivery | Self::PostExport => needs(Produce, On::Asked, Of::Asked),
+            Self::ListDeliveries | Self::ListExports => needs(Read, On::Asked, Of::Filtered),
             // Whoever signs in shows a key in the body; whoever signs out gives up what they have.
-            Self::SignIn | Self::SignOut | Self::Healthz | Self::Readyz => return Needs::NOTHING,
-            Self::GetOpenApi | Self::GetOpenIdConfiguration | Self::GetJsonWebKeys => return Needs::NOTHING,
-        };
-        Needs { action: Some(action), topics, tenants }
+            Self::SignIn | Self::SignOut | Self::Healthz | Self::Readyz => Needs::NOTHING,
+            Self::GetOpenApi | Self::GetOpenIdConfiguration | Self::GetJsonWebKeys => Needs::NOTHING,
+        }
     }
+}
+
+const fn needs(action: KeyAction, topics: Topics, tenants: Tenants) -> Needs {
+    Needs { action: Some(action), topics, tenants }
 }

@@ -2,3 +2,4 @@
 
 pub(crate) mod record;
 pub(crate) mod snapshot;
+mod writes;

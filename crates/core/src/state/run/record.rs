@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use crate::words::id::{Spotted, Time, TopicId};
 use crate::words::letter::AttemptDescription;
+use crate::words::output::OutputAuthor;
 use crate::words::run::{How, Lineage};
 use crate::words::scoped::Scoped;
 
@@ -59,6 +60,18 @@ pub(crate) struct Step {
     pub(crate) ended: Vec<Ended>,
     /// Versions of datasets that were read for it: dataset and version.
     pub(crate) reads: BTreeSet<(Arc<str>, Arc<str>)>,
+    /// Where its pointers lie that no other has replaced. Not in a snapshot: it is read off the pointers, each of which
+    /// knows its author, and so there are never more of these than of those.
+    pub(crate) writes: BTreeSet<Write>,
+}
+
+/// Where a message has put a pointer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Write {
+    pub(crate) tenant: Arc<str>,
+    pub(crate) dataset: Arc<str>,
+    pub(crate) version: Arc<str>,
+    pub(crate) partition_key: Arc<str>,
 }
 
 /// How a message ended for a group.
@@ -155,6 +168,7 @@ impl Runs {
             open: true,
             ended: Vec::new(),
             reads: BTreeSet::new(),
+            writes: BTreeSet::new(),
         };
         self.steps.insert(key, step);
     }
@@ -213,6 +227,12 @@ impl Runs {
                 step.reads.insert((dataset.into(), version.into()));
             }
         }
+    }
+
+    /// The message of a step, if it is still listed, that moved a pointer.
+    pub(crate) fn author(&mut self, by: Option<OutputAuthor>) -> Option<&mut Step> {
+        let by = by.filter(|_| !self.steps.is_empty())?;
+        self.steps.get_mut(&(by.topic, by.offset))
     }
 
     /// A message is not kept any more.

@@ -165,6 +165,7 @@ fn take_step(take: &mut Take<'_>, snapshot: u32) -> Result<Step, Malformed> {
         parent: take.text()?.into(),
         ended: Vec::new(),
         reads: BTreeSet::new(),
+        writes: BTreeSet::new(),
     };
     for _ in 0..take.count(29)? {
         let mut ended = Ended {

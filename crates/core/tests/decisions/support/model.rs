@@ -130,6 +130,10 @@ impl Model {
             ) => {
                 self.group(place).leased.remove(&(place.partition, place.offset));
             }
+            Fact::Delivery(place, DeliveryFact::Hurried { .. }) => {
+                let leased = self.group(place).leased.contains(&(place.partition, place.offset));
+                assert!(!leased, "hurried while a reader has it: {place:?}");
+            }
             Fact::Delivery(place, DeliveryFact::Acked { .. } | DeliveryFact::Retired { .. }) => {
                 assert!(self.owed(place), "settled twice: {place:?}");
                 let spot = (place.partition, place.offset);

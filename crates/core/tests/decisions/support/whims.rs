@@ -14,6 +14,7 @@ impl World {
         match kind {
             32..=34 => self.lease(a, b, c),
             35..=38 => self.settle_tokens(a, b, c),
+            39 if a.is_multiple_of(2) => self.retry(a, b),
             39 => self.cancel(a, b),
             40 => self.seek(a, b, c),
             41 => self.pause(a, b, c),
@@ -91,6 +92,11 @@ impl World {
         let Some(message) = self.a_message(a, b) else { return };
         self.rig.ask(|ticket| Input::Order(OrderInput::Cancel { ticket, message }));
         self.rig.ask(|ticket| Input::Describe { ticket, query: Query::Message(message) });
+    }
+
+    fn retry(&mut self, a: u8, b: u8) {
+        let Some(message) = self.a_message(a, b) else { return };
+        self.rig.ask(|ticket| Input::Order(OrderInput::Retry { ticket, message }));
     }
 
     fn remove(&mut self, a: u8, b: u8) {

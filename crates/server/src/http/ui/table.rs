@@ -4,21 +4,21 @@ use super::Asset;
 
 pub(super) static ASSETS: [Asset; 3] = [
     Asset {
-        path: "assets/index-C3lWjcXO.js",
+        path: "assets/index-CpinLcEw.js",
         content_type: "text/javascript; charset=utf-8",
-        tag: "\"fc64f39417783248\"",
-        bytes: include_bytes!("../../../assets/ui/index-C3lWjcXO.js.gz"),
+        tag: "\"274a7dbe5dd2ae04\"",
+        bytes: include_bytes!("../../../assets/ui/index-CpinLcEw.js.gz"),
     },
     Asset {
-        path: "assets/style-DhR_ztGs.css",
+        path: "assets/style-B6QPKiGx.css",
         content_type: "text/css; charset=utf-8",
-        tag: "\"39c1850da57a808d\"",
-        bytes: include_bytes!("../../../assets/ui/style-DhR_ztGs.css.gz"),
+        tag: "\"bb429a28b1f5cb9a\"",
+        bytes: include_bytes!("../../../assets/ui/style-B6QPKiGx.css.gz"),
     },
     Asset {
         path: "index.html",
         content_type: "text/html; charset=utf-8",
-        tag: "\"c0442456f9e5b678\"",
+        tag: "\"685abbca44bf193a\"",
         bytes: include_bytes!("../../../assets/ui/index.html.gz"),
     },
 ];

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use driftq_api::v2::{
-    Group, GroupPartition, Groups, Member, MemberKind, Page, Paused, Seek, SeekTo, Sought, SoughtPartition,
-    confirmed,
+    Group, GroupLease, GroupPartition, Groups, Member, MemberKind, Page, Paused, Seek, SeekTo, Sought,
+    SoughtPartition, confirmed,
 };
 use driftq_api::{Code, Fault};
 use driftq_engine::core::{self, GroupDescription};
@@ -91,7 +91,7 @@ fn told(to: SeekTo) -> String {
     }
 }
 
-fn shown(group: &GroupDescription) -> Group {
+pub(super) fn shown(group: &GroupDescription) -> Group {
     let partitions = group.partitions.iter().zip(0..).map(|(described, partition)| GroupPartition {
         partition,
         lag: described.lag,
@@ -141,6 +141,18 @@ fn shown(group: &GroupDescription) -> Group {
         paused_at: group.paused.map(moment),
         waiting,
         members: group.members.iter().map(member).collect(),
+        leases: group.loans.iter().map(lease).collect(),
+    }
+}
+
+fn lease(loan: &core::LoanDescription) -> GroupLease {
+    GroupLease {
+        partition: loan.partition,
+        offset: loan.offset,
+        owner: loan.owner.to_string(),
+        attempt: loan.attempt,
+        leased_at: moment(loan.leased),
+        expires_at: moment(loan.expires),
     }
 }
 

@@ -169,7 +169,7 @@ fn call(
 }
 
 /// Conditions as the broker takes them.
-fn taken(filter: &LetterFilter<'_>) -> driftq_engine::LetterFilter {
+pub(super) fn taken(filter: &LetterFilter<'_>) -> driftq_engine::LetterFilter {
     let text = |text: &Option<std::borrow::Cow<'_, str>>| text.as_ref().map(ToString::to_string);
     let labels = filter.labels.pairs().iter();
     driftq_engine::LetterFilter {
@@ -180,13 +180,14 @@ fn taken(filter: &LetterFilter<'_>) -> driftq_engine::LetterFilter {
         tenant_id: text(&filter.tenant_id),
         labels: labels.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
         reason: text(&filter.reason),
+        cause: text(&filter.cause),
         before: filter.before.map(time),
         after: filter.after.map(time),
     }
 }
 
 /// A topic that never had a dead letter has no topic for them either.
-fn unknown(failure: &driftq_engine::Failure) -> Fault {
+pub(super) fn unknown(failure: &driftq_engine::Failure) -> Fault {
     let mut fault = fault(failure);
     if fault.code == Code::TopicUnknown {
         fault.message = "the topic has no dead letters, and has had none since it was created".into();

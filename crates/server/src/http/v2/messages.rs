@@ -1,9 +1,9 @@
-//! Messages one by one: looked through, looked at, cancelled.
+//! Messages one by one: looked through, looked at, cancelled, tried again at once.
 
 use std::borrow::Cow;
 
 use driftq_api::v2::{
-    BrowseQuery, Browsed, Cancelled, DeliveryState, GroupState, MessageState, Position, path_offset,
+    BrowseQuery, Browsed, Cancelled, DeliveryState, GroupState, MessageState, Position, Retried, path_offset,
     path_partition,
 };
 use driftq_api::{Code, Fault};
@@ -248,22 +248,26 @@ pub(super) async fn get(request: &Request<'_>) -> Handled {
     Ok(json(StatusCode::OK, &shown))
 }
 
+pub(super) const fn waits(wait: Wait) -> DeliveryState {
+    match wait {
+        Wait::Ready => DeliveryState::Ready,
+        Wait::Scheduled => DeliveryState::Scheduled,
+        Wait::InFlight => DeliveryState::InFlight,
+        Wait::Backoff => DeliveryState::Backoff,
+        Wait::Effect => DeliveryState::Effect,
+        Wait::KeyBusy => DeliveryState::KeyBusy,
+        Wait::SameIdentityRunning => DeliveryState::SameKeyRunning,
+        Wait::WindowFull => DeliveryState::WindowFull,
+        Wait::Paused => DeliveryState::Paused,
+        Wait::Dying => DeliveryState::Dying,
+        Wait::Done => DeliveryState::Done,
+    }
+}
+
 fn state(standing: &GroupStanding) -> GroupState<'_> {
     GroupState {
         group: Cow::Borrowed(&standing.group),
-        state: match standing.wait {
-            Wait::Ready => DeliveryState::Ready,
-            Wait::Scheduled => DeliveryState::Scheduled,
-            Wait::InFlight => DeliveryState::InFlight,
-            Wait::Backoff => DeliveryState::Backoff,
-            Wait::Effect => DeliveryState::Effect,
-            Wait::KeyBusy => DeliveryState::KeyBusy,
-            Wait::SameIdentityRunning => DeliveryState::SameKeyRunning,
-            Wait::WindowFull => DeliveryState::WindowFull,
-            Wait::Paused => DeliveryState::Paused,
-            Wait::Dying => DeliveryState::Dying,
-            Wait::Done => DeliveryState::Done,
-        },
+        state: waits(standing.wait),
         since: moment(standing.since),
         until: standing.until.map(moment),
         owner: standing.owner.as_deref().map(Cow::Borrowed),
@@ -282,6 +286,14 @@ fn own(attempt: driftq_api::v2::Attempt<'_>) -> driftq_api::v2::Attempt<'static>
         leased_at: attempt.leased_at,
         ended_at: attempt.ended_at,
     }
+}
+
+pub(super) async fn retry(request: &Request<'_>) -> Handled {
+    request.no_query()?;
+    let (partition, offset) = place(request)?;
+    let groups = request.app.broker.retry(&request.name(0, "topic")?, partition, offset).await;
+    let groups = groups.map_err(|failure| fault(&failure))?;
+    Ok(json(StatusCode::OK, &Retried { groups }))
 }
 
 pub(super) async fn cancel(request: &Request<'_>) -> Handled {

@@ -2,6 +2,7 @@
 //! document is built from.
 
 mod audit;
+mod causes;
 mod cluster;
 mod commit;
 mod credentials;
@@ -21,6 +22,7 @@ mod letters;
 mod messages;
 mod outputs;
 mod produce;
+mod report;
 mod router;
 mod runs;
 mod server;
@@ -47,6 +49,7 @@ use super::guard::Caller;
 use super::pulse::Pulse;
 use super::v1::Handled;
 
+pub(crate) use report::Newest as NewestReport;
 pub(crate) use words::{Reader, line};
 
 /// A request for one operation.
@@ -109,6 +112,7 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::Browse => messages::browse(&request).await,
         Operation::GetMessage => messages::get(&request).await,
         Operation::CancelMessage => messages::cancel(&request).await,
+        Operation::RetryMessage => messages::retry(&request).await,
         Operation::Lease => leases::lease(&request).await,
         Operation::Stream => leases::stream(&request).await,
         Operation::Ack => leases::ack(&request).await,
@@ -130,6 +134,7 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::ResumeGroup => groups::pause(&request, false).await,
         Operation::ListDeadTopics => letters::topics(&request).await,
         Operation::ListLetters => letters::list(&request).await,
+        Operation::ListCauses => causes::list(&request).await,
         Operation::GetLetter => letters::get(&request).await,
         Operation::Redrive => letters::redrive(&request).await,
         Operation::Purge => letters::purge(&request).await,
@@ -191,6 +196,7 @@ pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handle
         Operation::GetCluster => cluster::get(&request),
         Operation::DrainNode => cluster::mark(&request, true).await,
         Operation::ResumeNode => cluster::mark(&request, false).await,
+        Operation::GetReport => report::get(&request).await,
         Operation::GetStatus => server::status(&request),
         Operation::Healthz => Ok(server::healthz()),
         Operation::Readyz => server::readyz(request.app),

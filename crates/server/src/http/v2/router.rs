@@ -6,6 +6,7 @@ use std::time::Instant;
 use driftq_api::v2::{
     Breaker, Decision, Labels, OnError, RouterKind, RouterOutcome, RouterStatus, RouterTest, RouterTested,
 };
+use driftq_engine::Broker;
 use driftq_engine::core::Message;
 use driftq_engine::router::{self, BreakerState, Refusal, RouterHook};
 use hyper::StatusCode;
@@ -17,8 +18,11 @@ use crate::http::v1::Handled;
 
 pub(super) fn status(request: &Request<'_>) -> Handled {
     request.no_query()?;
-    let status = request.app.broker.router().map_or_else(no_router, |hook| shown(hook));
-    Ok(json(StatusCode::OK, &status))
+    Ok(json(StatusCode::OK, &told(&request.app.broker)))
+}
+
+pub(super) fn told(broker: &Broker) -> RouterStatus {
+    broker.router().map_or_else(no_router, |hook| shown(hook))
 }
 
 const fn no_router() -> RouterStatus {

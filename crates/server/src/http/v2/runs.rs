@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use driftq_api::Fault;
 use driftq_api::v2::{
-    Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepState, VersionRead, encode_place, path_run,
-    tenant_and_section,
+    Run, RunStep, RunSummary, Runs, StepGroup, StepMessage, StepOutput, StepState, StepWait, VersionRead,
+    encode_place, path_run, tenant_and_section,
 };
-use driftq_engine::core::{self, How, Named, RunGroup, RunList, RunMessage, RunState};
+use driftq_engine::core::{self, How, Named, RunGroup, RunList, RunMessage, RunOutput, RunState};
 use driftq_engine::{RunSight, SeenEntry};
 use hyper::StatusCode;
 
 use super::effects::{brief, number_of};
+use super::messages::waits;
 use super::words::moment;
 use super::{Request, fault};
 use crate::http::answer::json;
@@ -58,7 +59,7 @@ fn steps<'a>(request: &Request<'_>, sight: &'a RunSight) -> Result<Vec<RunStep<'
                 if !found.parent.is_empty() && steps[place].parent_step_id.is_none() {
                     steps[place].parent_step_id = Some(Cow::Borrowed(&found.parent));
                 }
-                steps[place].messages.push(message(found));
+                steps[place].messages.push(message(request, found));
             }
             SeenEntry::Effect(seen) => {
                 let effect = brief(seen)?;
@@ -97,7 +98,9 @@ fn enter(steps: &mut Vec<RunStep<'_>>, places: &mut BTreeMap<String, usize>, nam
     })
 }
 
-fn message(found: &RunMessage) -> StepMessage<'_> {
+fn message<'a>(request: &Request<'_>, found: &'a RunMessage) -> StepMessage<'a> {
+    // As with effects, a commit may have been made as another tenant.
+    let outputs = found.outputs.iter().filter(|output| request.caller.acts_as(&output.tenant));
     StepMessage {
         topic: Cow::Borrowed(&found.topic),
         partition: found.partition,
@@ -106,6 +109,17 @@ fn message(found: &RunMessage) -> StepMessage<'_> {
         // An unnamed group means that no group reads the topic.
         groups: found.groups.iter().filter(|group| !group.group.is_empty()).map(group).collect(),
         reads: found.reads.iter().map(read).collect(),
+        outputs: outputs.map(output).collect(),
+    }
+}
+
+fn output(output: &RunOutput) -> StepOutput<'_> {
+    StepOutput {
+        tenant_id: Cow::Borrowed(&output.tenant),
+        dataset: Cow::Borrowed(&output.dataset),
+        version: Cow::Borrowed(&output.version),
+        partition_key: Cow::Borrowed(&output.partition_key),
+        committed_at: moment(output.at),
     }
 }
 
@@ -129,6 +143,13 @@ fn group(group: &RunGroup) -> StepGroup<'_> {
         },
         attempts: group.attempts,
         first_leased_at: group.first_leased.map(moment),
+        leased_at: group.leased.map(moment),
+        owner: group.owner.as_deref().map(Cow::Borrowed),
+        waits: group.wait.map(|(wait, since, until)| StepWait {
+            state: waits(wait),
+            since: moment(since),
+            until: until.map(moment),
+        }),
         ended_at: group.ended.map(moment),
         last_error: last_error.map(Cow::Borrowed),
         history: group.history.iter().map(owned_attempt).collect(),

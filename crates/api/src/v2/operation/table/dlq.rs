@@ -5,7 +5,7 @@ use crate::catalogue::Code;
 use crate::v2::limits::{ERROR_BYTES_MAX, IDENTITY_BYTES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX};
 use crate::v2::operation::description::{Answer, Body, Description, Parameter, Shape, Words, told};
 use crate::v2::operation::{Method, Operation};
-use crate::v2::{DeadTopics, Item, Job, Jobs, Letters, Purge, Redrive};
+use crate::v2::{Causes, DeadTopics, Item, Job, Jobs, Letters, Purge, Redrive};
 
 const TAG: &str = "dead letters";
 
@@ -38,6 +38,23 @@ macro_rules! job {
 
 const fn time_parameter(name: &'static str, description: &'static str) -> Parameter {
     Parameter { name, is_required: false, description, shape: Shape::Time }
+}
+
+/// What letters can be chosen by, and what else a query may say.
+macro_rules! conditions {
+    [$($more:expr),*] => {
+        &[
+            text_parameter!("group", NAME_BYTES_MAX, "Given up by this group."),
+            text_parameter!("key", KEY_BYTES_MAX, "With this key."),
+            text_parameter!("run_id", IDENTITY_BYTES_MAX, "Of this run."),
+            text_parameter!("tenant_id", IDENTITY_BYTES_MAX, "Of this tenant."),
+            text_parameter!("reason", ERROR_BYTES_MAX, "Given up for this reason."),
+            text_parameter!("cause", ERROR_BYTES_MAX, "With this cause, as it is listed."),
+            time_parameter("before", "Died before this."),
+            time_parameter("after", "Died at this moment or later."),
+            $($more),*
+        ]
+    };
 }
 
 const STARTED: &[Answer] =
@@ -91,7 +108,7 @@ const fn looking(
     }
 }
 
-pub(super) static LINES: [Description; 8] = [
+pub(super) static LINES: [Description; 9] = [
     looking(
         Operation::ListDeadTopics,
         "/v2/dlq",
@@ -116,21 +133,30 @@ pub(super) static LINES: [Description; 8] = [
             "All conditions must hold. A condition on a label is written `label.<name>=<value>` and may be given once \
              per label.",
         ],
-        &[
-            text_parameter!("group", NAME_BYTES_MAX, "Given up by this group."),
-            text_parameter!("key", KEY_BYTES_MAX, "With this key."),
-            text_parameter!("run_id", IDENTITY_BYTES_MAX, "Of this run."),
-            text_parameter!("tenant_id", IDENTITY_BYTES_MAX, "Of this tenant."),
-            text_parameter!("reason", ERROR_BYTES_MAX, "Given up for this reason."),
-            time_parameter("before", "Died before this."),
-            time_parameter("after", "Died at this moment or later."),
-            LIMIT,
-            CURSOR_AFTER_MESSAGE,
-        ],
+        conditions![LIMIT, CURSOR_AFTER_MESSAGE],
         &[Answer::json(
             200,
             "One page, by partition and offset. A page can be empty and still have a next one.",
             Words::answer::<Letters<'static>>(letter!(r#"{"letters":["#, r#"],"scanned":1}"#)),
+        )],
+        &[],
+    ),
+    looking(
+        Operation::ListCauses,
+        "/v2/dlq/{topic}/causes",
+        "list_causes",
+        [
+            "What killed the dead letters of a topic",
+            "Letters by their last error, without the numbers and names in it. The first 10000 letters are looked at, and the \
+             100 causes of the most letters are listed. All conditions must hold, as in the list of letters.",
+        ],
+        conditions![],
+        &[Answer::json(
+            200,
+            "The causes.",
+            Words::answer::<Causes<'static>>(
+                r#"{"causes":[{"cause":"card # was declined","letters":10,"first_at":"2025-12-21T12:05:00Z","last_at":"2025-12-21T12:09:00Z"}],"scanned":10,"more":false}"#,
+            ),
         )],
         &[],
     ),

@@ -16,7 +16,8 @@ macro_rules! group {
             r#"{"topic":"orders","name":"billing","consumers":1,"seen_at":"2025-12-21T12:00:00Z","lag":2,"#,
             r#""in_flight":1,"retrying":1,"partitions":[{"partition":0,"lag":2,"in_flight":1,"retrying":1,"#,
             r#""acked_below":11}],"waiting":{"backoff":1},"members":[{"owner":"worker-1","kind":"stream","#,
-            r#""in_flight":1}]}"#,
+            r#""in_flight":1}],"leases":[{"partition":0,"offset":12,"owner":"worker-1","attempt":1,"#,
+            r#""leased_at":"2025-12-21T12:00:00Z","expires_at":"2025-12-21T12:00:30Z"}]}"#,
             $after
         )
     };

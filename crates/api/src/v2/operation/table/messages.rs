@@ -8,7 +8,7 @@ use crate::v2::operation::description::{
     Answer, Body, Content, Description, Forms, Parameter, Shape, Words, told,
 };
 use crate::v2::operation::{Method, Operation};
-use crate::v2::{Browsed, Cancelled, DeliveryState, Message, MessageState, Outcome, Produced};
+use crate::v2::{Browsed, Cancelled, DeliveryState, Message, MessageState, Outcome, Produced, Retried};
 
 const TAG: &str = "messages";
 
@@ -18,7 +18,7 @@ const BROWSED: &str = r#"{"messages":[{"topic":"orders","partition":0,"offset":1
 
 const STATE: &str = r#"{"topic":"orders","partition":0,"offset":12,"value":"hello","priority":0,"produced_at":"2025-12-21T12:00:00Z","origin":{"topic":"orders","incarnation":7,"partition":0,"offset":12},"cancelled":false,"groups":[{"group":"billing","state":"backoff","since":"2025-12-21T12:00:01Z","until":"2025-12-21T12:00:05Z","attempt":1,"last_error":"timed out","history":[{"attempt":1,"owner":"worker-1","error":"timed out","leased_at":"2025-12-21T12:00:00Z","ended_at":"2025-12-21T12:00:01Z"}]}]}"#;
 
-pub(super) static LINES: [Description; 4] = [
+pub(super) static LINES: [Description; 5] = [
     Description {
         operation: Operation::Produce,
         method: Method::Post,
@@ -136,6 +136,26 @@ pub(super) static LINES: [Description; 4] = [
             200,
             "The message is cancelled.",
             Words::answer::<Cancelled>(r#"{"cancelled":true,"running":["billing"]}"#),
+        )],
+        problems: &[Code::MessageUnknown, Code::DiskFull],
+    },
+    Description {
+        operation: Operation::RetryMessage,
+        method: Method::Post,
+        path: "/v2/topics/{topic}/messages/{partition}/{offset}/retry",
+        id: "retry_message",
+        tag: TAG,
+        summary: "Try a message again at once",
+        detail: "Ends the backoff, or the time that a worker put it off for, in every group. The attempt counts like any \
+                 other. A message that is not due yet, that a worker holds or that waits for an effect stays as it is. \
+                 Safe to repeat.",
+        query: &[],
+        is_keyed: false,
+        body: None,
+        answers: &[Answer::json(
+            200,
+            "Its next attempt is due.",
+            Words::answer::<Retried>(r#"{"groups":["billing"]}"#),
         )],
         problems: &[Code::MessageUnknown, Code::DiskFull],
     },

@@ -3,11 +3,13 @@
 use crate::catalogue::Code;
 use crate::v2::operation::description::{Answer, Body, Content, Description, Words, told};
 use crate::v2::operation::{Method, Operation};
-use crate::v2::{Health, RouterStatus, RouterTest, RouterTested, Status};
+use crate::v2::{Health, Report, RouterStatus, RouterTest, RouterTested, Status};
 
 const TAG: &str = "server";
 
 const STATUS: &str = r#"{"version":"0.1.0","commit":"unknown","ready":true,"writable":true,"durability":"an answered request is on disk and survives a crash","durable":true,"data":"/var/lib/driftq","epoch":3,"uptime_ms":60000,"topics":1,"streams":0,"connections":1,"segments":1,"recovery":{"duration_ms":12}}"#;
+
+const REPORT: &str = r#"{"verdict":"act","act":1,"look":0,"findings":[{"verdict":"act","what":"3 dead letter(s) of orders","cause":"their attempts are used up, their time was over, or a worker gave them up; the oldest died 5m ago. No worker gets them until they are sent back","next":"driftq dlq list orders","area":"dead_letters","topic":"orders"},{"verdict":"ok","what":"no router is configured","cause":"","area":"router"}],"left_out":0}"#;
 
 const ROUTER: &str = r#"{"kind":"http","breaker":"closed","asked":100,"answered":98,"failed":1,"timed_out":1,"refused":0,"cached":40,"on_error":"pass","topics":["orders"]}"#;
 
@@ -35,7 +37,7 @@ const fn looking(
     }
 }
 
-pub(super) static LINES: [Description; 6] = [
+pub(super) static LINES: [Description; 7] = [
     looking(
         Operation::GetStatus,
         "/v2/status",
@@ -43,6 +45,19 @@ pub(super) static LINES: [Description; 6] = [
         ["The server about itself", "Version, durability, and how it does."],
         &[Answer::json(200, "How it does.", Words::answer::<Status<'static>>(STATUS))],
         &[],
+    ),
+    looking(
+        Operation::GetReport,
+        "/v2/report",
+        "get_report",
+        [
+            "What to do",
+            "Everything that can go wrong, held against rules: of each finding what it is, why it is so, and which command \
+             to go on with. The groups that are furthest behind are looked at closely, up to 500 of them. Those who \
+             ask at the same time share one.",
+        ],
+        &[Answer::json(200, "What was found.", Words::answer::<Report<'static>>(REPORT))],
+        &[Code::Unavailable],
     ),
     looking(
         Operation::Healthz,

@@ -1,13 +1,13 @@
 //! Every rule with a server that breaks it, and one that breaks none.
 
+use driftq_api::v2::{Finding, Urgency};
+use driftq_api::when::Now;
+use driftq_engine::core::Time;
 use serde_json::{Value, json};
 
-use super::{
-    rules::{Finding, Urgency, findings},
-    sample::{group, healthy, seen, topic},
-    survey::{Failing, Survey, Unknown},
-};
-use crate::when::Now;
+use super::rules::findings;
+use super::sample::{group, healthy, seen};
+use super::survey::{Failing, Survey};
 
 fn with(base: Value, changes: Value) -> Value {
     let (Value::Object(mut base), Value::Object(changes)) = (base, changes) else { panic!("objects") };
@@ -17,14 +17,14 @@ fn with(base: Value, changes: Value) -> Value {
 
 /// Changes a healthy server, and expects this to be the only finding that is not ok.
 #[track_caller]
-fn finds(change: impl FnOnce(&mut Survey), urgency: Urgency, what: &str, next: &str) -> Finding {
+fn finds(change: impl FnOnce(&mut Survey), urgency: Urgency, what: &str, next: &str) -> Finding<'static> {
     let mut survey = healthy();
     change(&mut survey);
     let all = findings(&survey, Now::read());
-    let mut bad: Vec<_> = all.into_iter().filter(|finding| finding.urgency != Urgency::Ok).collect();
+    let mut bad: Vec<_> = all.into_iter().filter(|finding| finding.verdict != Urgency::Ok).collect();
     assert_eq!(bad.len(), 1, "{bad:#?}");
     let finding = bad.remove(0);
-    assert_eq!(finding.urgency, urgency, "{finding:?}");
+    assert_eq!(finding.verdict, urgency, "{finding:?}");
     assert!(finding.what.contains(what), "{finding:?}");
     assert!(finding.next.as_deref().unwrap().starts_with(next), "{finding:?}");
     assert!(!finding.cause.is_empty(), "{finding:?}");
@@ -34,13 +34,13 @@ fn finds(change: impl FnOnce(&mut Survey), urgency: Urgency, what: &str, next: &
 #[test]
 fn a_healthy_server_needs_nothing() {
     let all = findings(&healthy(), Now::read());
-    assert!(all.iter().all(|finding| finding.urgency == Urgency::Ok), "{all:#?}");
+    assert!(all.iter().all(|finding| finding.verdict == Urgency::Ok), "{all:#?}");
     assert!(all.len() >= 5, "every area says something");
     let mut reading = healthy();
     reading.groups = vec![seen(group(50), Some(10_000))];
     let all = findings(&reading, Now::read());
     assert!(
-        all.iter().all(|finding| finding.urgency == Urgency::Ok),
+        all.iter().all(|finding| finding.verdict == Urgency::Ok),
         "work in progress is no fault: {all:#?}"
     );
 }
@@ -49,8 +49,8 @@ fn a_healthy_server_needs_nothing() {
 fn what_is_most_urgent_comes_first() {
     let mut survey = healthy();
     survey.status.durable = false;
-    survey.unknown.count = 1;
-    let order: Vec<_> = findings(&survey, Now::read()).iter().map(|finding| finding.urgency).collect();
+    survey.unknown = 1;
+    let order: Vec<_> = findings(&survey, Now::read()).iter().map(|finding| finding.verdict).collect();
     assert!(order.is_sorted_by(|one, other| one >= other), "{order:?}");
     assert_eq!(order[..2], [Urgency::Act, Urgency::Look]);
 }
@@ -59,7 +59,7 @@ fn what_is_most_urgent_comes_first() {
 fn the_server_s_own_troubles_are_found() {
     let full = |survey: &mut Survey| {
         survey.status.writable = false;
-        survey.status.why = Some("the disk is full".into());
+        survey.status.why = Some("the disk is full".to_owned());
     };
     let finding = finds(full, Urgency::Act, "no new messages", "df -h /var/lib/driftq");
     assert!(finding.cause.contains("the disk is full"));
@@ -83,10 +83,9 @@ fn what_was_given_up_is_found() {
     let letters = |survey: &mut Survey| {
         survey.dead = vec![serde_json::from_value(json!({"name": "my orders", "letters": 3})).unwrap()];
     };
-    finds(letters, Urgency::Act, "3 dead letter(s) of my orders", "driftq dlq list 'my orders'");
-    let unknown =
-        |survey: &mut Survey| survey.unknown = Unknown { count: 7, more: true, oldest_ms: Some(90_000) };
-    let finding = finds(unknown, Urgency::Act, "7 or more effect(s)", "driftq effect list --state unknown");
+    finds(letters, Urgency::Act, "3 dead letters of my orders", "driftq dlq list 'my orders'");
+    let unknown = |survey: &mut Survey| (survey.unknown, survey.unknown_oldest_ms) = (7, Some(90_000));
+    let finding = finds(unknown, Urgency::Act, "7 effects", "driftq effect list --state unknown");
     assert!(finding.cause.contains("1m 30s"), "{finding:?}");
 }
 
@@ -114,7 +113,7 @@ fn groups_that_are_behind_are_found() {
     let mut survey = healthy();
     let later = with(alone, json!({"waiting": {"scheduled": 5}}));
     survey.groups = vec![seen(with(group(5), later), None)];
-    assert!(findings(&survey, Now::read()).iter().all(|finding| finding.urgency == Urgency::Ok));
+    assert!(findings(&survey, Now::read()).iter().all(|finding| finding.verdict == Urgency::Ok));
 }
 
 #[test]
@@ -129,32 +128,38 @@ fn a_pause_is_told_once_and_only_if_something_waits() {
         "group billing of orders is paused",
         "driftq group resume orders billing",
     );
-    let topic_since = since.clone();
-    let topic_paused = move |survey: &mut Survey| {
+    let topic_paused = |survey: &mut Survey| {
         survey.groups = vec![seen(group(5), Some(3_600_000))];
-        survey.topics = vec![serde_json::from_value(with(topic(), topic_since)).unwrap()];
+        survey.groups[0].is_topic_paused = true;
+        (survey.topics[0].waiting, survey.topics[0].described.paused) = (5, Some(Time(1_000)));
     };
     finds(topic_paused, Urgency::Look, "topic orders is paused, and 5", "driftq topic resume orders");
     let mut idle = healthy();
-    idle.topics = vec![serde_json::from_value(with(topic(), since)).unwrap()];
-    assert!(findings(&idle, Now::read()).iter().all(|finding| finding.urgency == Urgency::Ok));
+    idle.topics[0].described.paused = Some(Time(1_000));
+    assert!(findings(&idle, Now::read()).iter().all(|finding| finding.verdict == Urgency::Ok));
 }
 
 #[test]
 fn a_topic_that_nobody_reads_is_found() {
     let unread = |name: &'static str, scheduled: u64| {
         move |survey: &mut Survey| {
-            let change = json!({"name": name, "groups": [], "messages": 9, "scheduled": scheduled});
-            survey.topics = vec![serde_json::from_value(with(topic(), change)).unwrap()];
+            let topic = &mut survey.topics[0];
+            (topic.described.name, topic.described.scheduled) = (name.into(), scheduled);
+            (topic.described.partitions[0].messages, topic.is_read) = (9, false);
             survey.groups = Vec::new();
         }
     };
-    finds(unread("orders", 2), Urgency::Look, "no group reads orders, and 7", "driftq message list orders");
+    finds(
+        unread("orders", 2),
+        Urgency::Look,
+        "no group reads orders, which keeps 7",
+        "driftq message list orders",
+    );
     for (name, scheduled) in [("dlq.orders", 0), ("orders", 9)] {
         let mut survey = healthy();
         unread(name, scheduled)(&mut survey);
         let all = findings(&survey, Now::read());
-        assert!(all.iter().all(|finding| finding.urgency == Urgency::Ok), "{all:#?}");
+        assert!(all.iter().all(|finding| finding.verdict == Urgency::Ok), "{all:#?}");
     }
 }
 
@@ -162,8 +167,8 @@ fn a_topic_that_nobody_reads_is_found() {
 fn limits_are_told_before_they_are_reached() {
     let kept = |messages: u64, bytes: u64| {
         move |survey: &mut Survey| {
-            survey.topics[0].partitions[0].messages = messages;
-            survey.topics[0].partitions[0].bytes = bytes;
+            survey.topics[0].described.partitions[0].messages = messages;
+            survey.topics[0].described.partitions[0].bytes = bytes;
         }
     };
     let next = "driftq topic set orders partition_messages_max=200";
@@ -172,7 +177,7 @@ fn limits_are_told_before_they_are_reached() {
     finds(kept(1, 990), Urgency::Act, "99 % full", "driftq topic set orders partition_bytes_max=2000");
     let mut survey = healthy();
     kept(79, 799)(&mut survey);
-    assert!(findings(&survey, Now::read()).iter().all(|finding| finding.urgency == Urgency::Ok));
+    assert!(findings(&survey, Now::read()).iter().all(|finding| finding.verdict == Urgency::Ok));
 }
 
 #[test]

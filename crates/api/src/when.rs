@@ -2,23 +2,32 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use driftq_api::Moment;
+use crate::Moment;
 
 const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
-/// The time of this machine, against which times of the server are told in words.
+/// The moment against which times are told in words.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     epoch_ms: i128,
 }
 
 impl Now {
+    /// The time of this machine.
+    #[must_use]
     pub fn read() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { epoch_ms: i128::try_from(since.as_millis()).unwrap_or(i128::MAX) }
     }
 
+    /// A moment that was told by another clock.
+    #[must_use]
+    pub fn at(moment: Moment) -> Self {
+        Self { epoch_ms: epoch_ms(moment) }
+    }
+
     /// `3m 12s ago`, `in 8s`, or `now`.
+    #[must_use]
     pub fn tell(self, moment: Moment) -> String {
         let distance = epoch_ms(moment) - self.epoch_ms;
         let length = span(distance.unsigned_abs());
@@ -30,22 +39,26 @@ impl Now {
     }
 
     /// How long ago it was; nothing if it is yet to come.
+    #[must_use]
     pub fn age_ms(self, moment: Moment) -> u64 {
         u64::try_from((self.epoch_ms - epoch_ms(moment)).max(0)).unwrap_or(u64::MAX)
     }
 
     /// The time, and in brackets how far away it is.
+    #[must_use]
     pub fn show(self, moment: Moment) -> String {
         format!("{moment} ({})", self.tell(moment))
     }
 }
 
 /// How long it was from one time to the other.
+#[must_use]
 pub fn between(from: Moment, to: Moment) -> String {
     length((epoch_ms(to) - epoch_ms(from)).max(0).unsigned_abs())
 }
 
 /// A length of time, to the millisecond while that matters.
+#[must_use]
 pub fn length(millis: u128) -> String {
     match millis {
         0..1_000 => format!("{millis}ms"),
