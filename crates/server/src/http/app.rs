@@ -31,9 +31,13 @@ use super::request_id::{RequestIds, X_REQUEST_ID};
 use super::turns::{Turns, WAIT_COUNTS};
 use super::{ui, v1, v2};
 use crate::metrics::{self, Format, Metrics};
+use crate::trace::{Exporting, RequestTrace, TraceContext, Tracer};
 
 /// Longest path that a log line shows.
 const LOGGED_PATH_BYTES_MAX: usize = 256;
+
+/// How often spans are looked for that should have ended.
+const SWEEP_PAUSE: Duration = Duration::from_secs(5);
 
 /// What all connections share.
 pub(crate) struct App {
@@ -47,6 +51,8 @@ pub(crate) struct App {
     pub(crate) crowd: Crowd,
     pub(crate) budget: Arc<Budget>,
     pub(super) live: Live,
+    /// `None` if there is no collector of traces.
+    pub(crate) tracer: Option<Arc<Tracer>>,
     turns: Arc<Turns>,
 }
 
@@ -66,7 +72,26 @@ impl App {
             crowd: Crowd::default(),
             budget,
             live: Live::default(),
+            tracer: None,
             turns: Turns::new(),
+        }
+    }
+
+    /// Begins to send traces, if there is a collector for them.
+    pub(super) fn start_tracing(&mut self) -> Result<Option<Exporting>, String> {
+        let started = Tracer::start(&self.options.traces, self.metrics.traces())?;
+        Ok(started.map(|(tracer, exporting)| {
+            self.tracer = Some(Arc::new(tracer));
+            exporting
+        }))
+    }
+
+    /// Ends the spans of what is over without having been settled, for ever.
+    pub(super) async fn sweep_traces(&self) {
+        let Some(tracer) = &self.tracer else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(SWEEP_PAUSE).await;
+            tracer.sweep(self.broker.now());
         }
     }
 
@@ -78,9 +103,13 @@ impl App {
         request: Request<Incoming>,
     ) -> Result<Answer, Infallible> {
         pulse.busy();
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let id = self.ids.of(&head.headers);
         let endpoint = Target::find(&head.method, head.uri.path()).endpoint;
+        let asked = self.tracer.as_ref().and_then(|tracer| tracer.asked(&head.headers, endpoint.produces()));
+        if let Some(trace) = asked {
+            head.extensions.insert(trace);
+        }
         if !endpoint.is_audited(&head.method) {
             return Ok(self.finished((&head, body), &id, (&peer, &pulse)).await);
         }
@@ -127,6 +156,9 @@ impl App {
         let now = Instant::now();
         self.metrics.on_request(endpoint, answer.status(), now - begun);
         log(head, answer.status(), now - begun, id);
+        if let (Some(tracer), Some(trace)) = (&self.tracer, RequestTrace::of(head)) {
+            tracer.answered(trace, head, endpoint.route(), answer.status());
+        }
         put(&mut answer, X_REQUEST_ID, id.clone());
         self.options.door.grant(&head.headers, answer.headers_mut());
         if matches!(answer.body(), AnswerBody::Whole(_)) {
@@ -333,6 +365,11 @@ impl From<Fault> for Refused {
 
 /// One line per request. The query is left out: clients put payloads there.
 fn log(head: &Parts, status: StatusCode, latency: Duration, id: &HeaderValue) {
+    // Only for a line that is written.
+    let trace_id = || {
+        let trace = RequestTrace::of(head).map(|trace| trace.context);
+        trace.or_else(|| TraceContext::of(&head.headers)).map(|context| context.trace_id())
+    };
     macro_rules! line {
         ($level:ident) => {
             tracing::$level!(
@@ -341,6 +378,7 @@ fn log(head: &Parts, status: StatusCode, latency: Duration, id: &HeaderValue) {
                 status = status.as_u16(),
                 latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
                 request_id = id.to_str().unwrap_or_default(),
+                trace_id = trace_id(),
                 "request"
             )
         };

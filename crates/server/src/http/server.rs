@@ -82,7 +82,9 @@ async fn serve_until(
     let drain_timeout = options.drain_timeout;
     let (stage, watched) = watch::channel(Stage::Serving);
     let secure = Secure::new(&options)?;
-    let app = Arc::new(App::new(broker, options));
+    let mut app = App::new(broker, options);
+    let exporting = app.start_tracing().map_err(io::Error::other)?;
+    let app = Arc::new(app);
     deliveries.into_iter().for_each(|deliveries| app.metrics.also_tell(deliveries));
     app.guard.warn_of_idle(&app.options.tls_client, &app.broker);
     tokio::select! {
@@ -90,6 +92,7 @@ async fn serve_until(
         () = shutdown => {}
         () = freshness(secure.as_ref()) => {}
         () = live::keep(&app) => {}
+        () = app.sweep_traces() => {}
     }
     // Waiting peers see a refused connection instead of a silent one.
     drop(listener);
@@ -104,6 +107,9 @@ async fn serve_until(
         stage.send_replace(Stage::Closing);
         // They only have to notice: this takes no longer than one turn of each task.
         let _ = tokio::time::timeout(drain_timeout, permits.acquire_many(all)).await;
+    }
+    if let Some(exporting) = exporting {
+        exporting.stop().await;
     }
     Ok(())
 }
