@@ -49,6 +49,7 @@ pub mod signal;
 mod suggest;
 pub mod temporary_directory;
 mod tenant;
+mod top;
 mod topic;
 mod ui;
 mod wal;
@@ -226,6 +227,8 @@ enum Command {
     Wal(wal::Command),
     /// See how the server does, and what to do about it
     Report(report::Args),
+    /// Watch the server in a terminal
+    Top(top::Args),
     /// Open the dashboard in a browser
     Ui(ui::Args),
     /// Tell a monitor how the server does, in one line and one number
@@ -275,6 +278,7 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         Command::Audit(args) => block_on(audit::run(common, &args)),
         Command::Router(command) => block_on(router::run(common, &command)),
         Command::Wal(command) => wal::run(common, &command),
+        Command::Top(args) => block_on(top::run(common, &args)),
         Command::Ui(args) => ui::run(common, &args),
         Command::Context(command) => context::run(common, &command),
     };
