@@ -78,7 +78,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
 }
 
 /// The messages in a field.
-fn inside<'a>(bytes: &'a [u8], number: u64) -> impl Iterator<Item = &'a [u8]> {
+fn inside(bytes: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
     fields(bytes).into_iter().filter_map(move |(found, field)| match field {
         Field::Bytes(bytes) if found == number => Some(bytes),
         _ => None,

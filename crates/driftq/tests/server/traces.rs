@@ -131,7 +131,7 @@ fn a_wait_for_a_key_a_pause_or_a_worker_says_so() {
     let collector = Collector::start();
     let broker = tracing(&collector, &[]);
     let mut client = broker.client();
-    let put = client.put_json("/v2/topics/t", &json!({"partitions": 1, "order": "key"}));
+    let put = client.put_json("/v2/topics/t", &json!({"partitions": 1, "ordering": "key"}));
     assert!(put.status < 300, "{}", put.text());
     let headers = [("traceparent", &*traceparent())];
     call(&mut client, "/v2/topics/t/messages", &json!({"key": "k", "value": "a"}), &headers);
