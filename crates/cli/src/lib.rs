@@ -52,6 +52,7 @@ pub mod signal;
 mod suggest;
 pub mod temporary_directory;
 mod tenant;
+mod top;
 mod topic;
 mod ui;
 mod wal;
@@ -245,6 +246,8 @@ enum Command {
     Migrate(migrate::Args),
     /// See how the server does, and what to do about it
     Report(report::Args),
+    /// Watch the server in a terminal
+    Top(top::Args),
     /// Open the dashboard in a browser
     Ui(ui::Args),
     /// Tell a monitor how the server does, in one line and one number
@@ -304,6 +307,7 @@ pub fn run(common: &Common, Commands(command): Commands) -> Result<Exit> {
         #[cfg(not(feature = "export"))]
         Command::Restore(_) => Err(absent::refusal("restore").into()),
         Command::Migrate(args) => migrate::run(common, &args),
+        Command::Top(args) => block_on(top::run(common, &args)),
         Command::Ui(args) => ui::run(common, &args),
         Command::Context(command) => context::run(common, &command),
     };

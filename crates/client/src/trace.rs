@@ -1,5 +1,6 @@
 //! Trace contexts, as W3C's `traceparent` writes them.
 
+use crate::context::Context;
 use crate::error::Error;
 use crate::random;
 
@@ -15,7 +16,7 @@ pub struct Trace {
     pub parent_span_id: Option<String>,
     /// The handler's own span: 16 hexadecimal digits.
     pub span_id: String,
-    /// As they came; `01` for a trace that begins here.
+    /// As they came; `00` for a trace that begins here, because nothing has asked for its spans.
     pub flags: String,
 }
 
@@ -31,7 +32,7 @@ impl Trace {
                 flags: flags.to_owned(),
             },
             None => {
-                Self { trace_id: random::name(16)?, parent_span_id: None, span_id, flags: "01".to_owned() }
+                Self { trace_id: random::name(16)?, parent_span_id: None, span_id, flags: "00".to_owned() }
             }
         })
     }
@@ -41,6 +42,36 @@ impl Trace {
     pub fn traceparent(&self) -> String {
         format!("00-{}-{}-{}", self.trace_id, self.span_id, self.flags)
     }
+}
+
+/// The span of a handler that is called for these deliveries, in the words of OpenTelemetry. Whoever turns it into one
+/// links it to `producer`, and makes it a child of `delivery`, the server's span, if there is one.
+pub(crate) fn handler_span(topic: &str, called: &[Context]) -> tracing::Span {
+    let alone = if let [context] = called { Some(context) } else { None };
+    let producer = alone.and_then(|context| context.labels().find(|(name, _)| *name == LABEL));
+    tracing::info_span!(
+        "process",
+        otel.name = format!("process {topic}"),
+        otel.kind = "consumer",
+        messaging.system = "driftq",
+        messaging.operation.name = "process",
+        messaging.destination.name = topic,
+        messaging.batch.message_count = called.len(),
+        driftq.attempt = alone.map(Context::attempt),
+        trace_id = alone.map(|context| &*context.trace().trace_id),
+        producer = producer.map(|(_, traceparent)| traceparent),
+        delivery = alone.and_then(|context| context.message().lease.as_ref()?.traceparent.as_deref()),
+    )
+}
+
+/// The span of an effect's function.
+pub(crate) fn effect_span(scope: &str, attempt: u32) -> tracing::Span {
+    tracing::info_span!(
+        "effect",
+        otel.name = format!("effect {scope}"),
+        driftq.effect.scope = scope,
+        driftq.attempt = attempt,
+    )
 }
 
 /// Trace, span and flags of a `traceparent`; `None` if it is not a valid one.

@@ -111,3 +111,4 @@ pub use words::scoped::Named;
 pub use words::settings::Settings;
 pub use words::tenant::{LIMITED_TENANTS_MAX, Quota, TenantLimits, TenantView, short_hash};
 pub use words::topic::{Order, TopicPatch, TopicSettings};
+pub use words::waited::Waited;

@@ -26,6 +26,8 @@ use driftq_cli::{
     parse as values,
 };
 
+pub use driftq_server::{MetricFamily, metric_families};
+
 const ABOUT: &str = "DriftQ: a durable message broker in one binary";
 
 const TOUR: &str = "\

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use driftq_core::{ConsumerId, Delivery, Input, Position, Receipt, Style, Time};
+use driftq_core::{ConsumerId, Delivery, Input, Position, Receipt, Style, Time, Waited};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 
@@ -32,6 +32,8 @@ pub struct Delivered {
     pub priority: u8,
     /// When it was to go out, if it was scheduled.
     pub due: Option<Time>,
+    /// What it waited for.
+    pub waited: Waited,
     /// Names this delivery; see [`crate::Broker::token`].
     pub receipt: Receipt,
 }
@@ -48,6 +50,7 @@ impl Delivered {
             at: delivery.at,
             priority: delivery.priority,
             due: delivery.due,
+            waited: delivery.waited,
             receipt: delivery.receipt,
         }
     }

@@ -31,6 +31,7 @@ pub const KEPT_FOR: Duration = Duration::from_secs(60);
 const REQUEST_ID: &str = "x-request-id";
 const JSON: &str = "application/json";
 const LINES: &str = "application/x-ndjson";
+const PROTOBUF: &str = "application/x-protobuf";
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// How a [`Client`] behaves.
@@ -114,6 +115,12 @@ impl Call {
     #[must_use]
     pub fn form(self, body: impl Into<Bytes>) -> Self {
         Self { body: body.into(), content_type: FORM, ..self }
+    }
+
+    /// Carries a message of Protocol Buffers.
+    #[must_use]
+    pub fn protobuf(self, body: impl Into<Bytes>) -> Self {
+        Self { body: body.into(), content_type: PROTOBUF, ..self }
     }
 
     /// Says that JSON is understood.

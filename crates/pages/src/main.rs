@@ -6,6 +6,7 @@ mod commands;
 mod errors;
 mod man;
 mod markdown;
+mod metrics;
 
 use std::{fs, path::PathBuf};
 
@@ -68,6 +69,7 @@ fn pages() -> Result<Vec<Page>> {
         Page { path: "docs/reference/cli.md", text: commands::page(&command()) },
         Page { path: "docs/reference/errors.md", text: errors::page() },
         Page { path: "docs/reference/api.md", text: api::page(&document) },
+        Page { path: "docs/reference/metrics.md", text: metrics::page(&driftq::metric_families()) },
         Page { path: "docs/errors.json", text: json(&errors::list())? },
         Page { path: "docs/openapi.json", text: openapi },
     ])

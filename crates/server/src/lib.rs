@@ -5,5 +5,6 @@ pub mod http;
 pub mod log;
 mod metrics;
 pub mod router;
+mod trace;
 
-pub use metrics::{Deliveries, EndpointBreaker, EndpointSends};
+pub use metrics::{Deliveries, EndpointBreaker, EndpointSends, MetricFamily, metric_families};

@@ -14,7 +14,9 @@ use hyper::StatusCode;
 use prometheus_client::registry::Registry;
 
 use crate::http::{Endpoint, PRODUCE_REJECTIONS};
+use crate::trace::Counts;
 
+mod catalogue;
 mod deliveries;
 mod engine;
 mod format;
@@ -23,6 +25,7 @@ mod router;
 mod scrape;
 mod state;
 
+pub use catalogue::{MetricFamily, metric_families};
 pub use deliveries::{Deliveries, EndpointBreaker, EndpointSends};
 pub(crate) use format::Format;
 
@@ -53,6 +56,7 @@ struct Live {
     audit_recorded: AtomicU64,
     audit_suppressed: AtomicU64,
     audit_lost: AtomicU64,
+    traces: Arc<Counts>,
     /// What connectors in this process have sent, if there are any.
     deliveries: OnceLock<Deliveries>,
 }
@@ -72,6 +76,7 @@ impl Default for Live {
             audit_recorded: AtomicU64::default(),
             audit_suppressed: AtomicU64::default(),
             audit_lost: AtomicU64::default(),
+            traces: Arc::default(),
             deliveries: OnceLock::new(),
         }
     }
@@ -132,6 +137,11 @@ impl Metrics {
     /// An entry of the audit could not be written.
     pub(crate) fn on_audit_lost(&self) {
         self.0.audit_lost.fetch_add(1, Relaxed);
+    }
+
+    /// What becomes of spans.
+    pub(crate) fn traces(&self) -> Arc<Counts> {
+        Arc::clone(&self.0.traces)
     }
 
     /// Tells of what connectors in this process have sent, too. Those that were named first stay.

@@ -13,6 +13,7 @@ import { Admin } from "./admin.js";
 import { Transport, type CallOptions, type Method } from "./transport.js";
 import { path } from "./wire.js";
 import type { WorkerOptions } from "./settings.js";
+import { withTrace } from "./spans.js";
 import { Worker } from "./worker.js";
 
 export interface ClientOptions {
@@ -96,7 +97,7 @@ export class Client implements EffectScope {
 
   /** Stores one message. Safe to repeat: one without an idempotency key gets one. */
   async send(topic: string, payload: unknown, options: SendOptions = {}): Promise<Produced> {
-    const message = withKey(encodeMessage(payload, options));
+    const message = withTrace(withKey(encodeMessage(payload, options)));
     const produced = await this.transport.call<Produced>("POST", path`/v2/topics/${topic}/messages`, { body: message });
     exact(produced.offset, "offset");
     return produced;

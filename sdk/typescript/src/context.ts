@@ -9,11 +9,12 @@ import { DriftQError, LeaseLost, Refused } from "./errors.js";
 import { finishText } from "./endings.js";
 import { asLeaseLost, Finishes, type Unheard } from "./finishes.js";
 import type { Ledger } from "./ledger.js";
-import { followUpOptions, plainFollowUp, traceOf, TRACE_LABEL, type Trace } from "./lineage.js";
+import { followUpOptions, plainFollowUp, readTraceparent, traceOf, TRACE_LABEL, type Trace } from "./lineage.js";
 import { encodeMessage, isJson, type Message, type Produced, type SendOptions } from "./message.js";
 import { assume, CREDENTIAL_TTL_MS } from "./sts.js";
 import { expected, termsOf, type EffectFunction, type EffectOptions, type Expected, type Terms } from "./terms.js";
 import { BodyTooLarge } from "./refusals.js";
+import { currentTrace } from "./spans.js";
 import { monotonicMs } from "./time.js";
 import { toCamel, toSnake } from "./wire.js";
 
@@ -123,7 +124,8 @@ export class Context implements EffectScope {
     return this.#delivery.signal;
   }
   get trace(): Trace {
-    this.#trace ??= traceOf(this.labels[TRACE_LABEL]);
+    const given = this.labels[TRACE_LABEL];
+    this.#trace ??= currentTrace(given === undefined ? undefined : readTraceparent(given)?.spanId) ?? traceOf(given);
     return this.#trace;
   }
 

@@ -11,6 +11,8 @@ export class Delivery implements Ends {
   readonly message: Message;
   readonly token: string;
   readonly attempt: number;
+  /** The span of this delivery at the server, if that traces the message. */
+  readonly traceparent: string | undefined;
   /** When the lease is over, by this process's clock. */
   until: number;
   /** Whether a handler has begun with it. */
@@ -37,6 +39,7 @@ export class Delivery implements Ends {
     this.message = decodeMessage(item);
     this.token = item.lease?.token ?? "";
     this.attempt = item.lease?.attempt ?? 0;
+    this.traceparent = item.lease?.traceparent ?? undefined;
     this.until = monotonicMs() + leaseMs;
   }
 

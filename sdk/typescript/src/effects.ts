@@ -8,6 +8,7 @@ import type { Finding } from "./outcomes.js";
 import { uniqueId } from "./platform.js";
 import { AttemptsExhausted, EffectFinished, EffectRunning, EffectUnknown, LimitReached, StaleLease } from "./refusals.js";
 import { Renewal } from "./renewal.js";
+import { carryingOut } from "./spans.js";
 import type { EffectFunction, EffectLease, EffectOptions, EffectRecord, Terms } from "./terms.js";
 import { clipped, reasonText } from "./texts.js";
 import { monotonicMs, sleep } from "./time.js";
@@ -170,7 +171,7 @@ function execute<T>(
   const succeeded = (result: T) => written(ledger, terms, lease.token, renewal, behalf, begunAt, result);
   let returned: T | Promise<T>;
   try {
-    returned = callEffect(run, new Held(terms, lease, renewal));
+    returned = carryingOut(terms.scope, lease.attempt, () => callEffect(run, new Held(terms, lease, renewal)));
   } catch (error) {
     return failed(ledger, terms, lease.token, renewal, error);
   }

@@ -17,15 +17,22 @@ export interface Trace {
 
 const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
 
-/** Continues the trace that the message brought, or begins one. */
+/** The parts of a `traceparent`; undefined if it is not a valid one. */
+export function readTraceparent(text: string): { traceId: string; spanId: string; flags: string } | undefined {
+  const parts = TRACEPARENT.exec(text);
+  if (!parts || parts[1] === "ff" || /^0+$/.test(parts[2]!) || /^0+$/.test(parts[3]!)) return undefined;
+  return { traceId: parts[2]!, spanId: parts[3]!, flags: parts[4]! };
+}
+
+/** Continues the trace that the message brought, or begins one. Spans of one that begins here are not wanted: no OpenTelemetry says so. */
 export function traceOf(traceparent: string | undefined, random: (bytes: number) => string = randomHex): Trace {
-  const parts = traceparent === undefined ? null : TRACEPARENT.exec(traceparent);
+  const given = traceparent === undefined ? undefined : readTraceparent(traceparent);
   const spanId = random(8);
-  if (!parts || parts[1] === "ff" || /^0+$/.test(parts[2]!) || /^0+$/.test(parts[3]!)) {
+  if (!given) {
     const traceId = random(16);
-    return { traceId, parentSpanId: undefined, spanId, flags: "01", traceparent: `00-${traceId}-${spanId}-01` };
+    return { traceId, parentSpanId: undefined, spanId, flags: "00", traceparent: `00-${traceId}-${spanId}-00` };
   }
-  const [, , traceId, parentSpanId, flags] = parts as unknown as [string, string, string, string, string];
+  const { traceId, spanId: parentSpanId, flags } = given;
   return { traceId, parentSpanId, spanId, flags, traceparent: `00-${traceId}-${spanId}-${flags}` };
 }
 

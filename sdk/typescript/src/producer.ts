@@ -5,6 +5,7 @@ import { known, names } from "./limits.js";
 import { utf8Length } from "./platform.js";
 import { refusal } from "./refusals.js";
 import { repeatWait } from "./backoff.js";
+import { withTrace } from "./spans.js";
 import { monotonicMs, sleep } from "./time.js";
 import type { Transport } from "./transport.js";
 import { path } from "./wire.js";
@@ -57,7 +58,7 @@ export class Producer {
 
   /** Takes a message; waits only while the buffer is full. `stored` of what it returns tells when and where it was stored. */
   async send(topic: string, payload: unknown, options: SendOptions = {}): Promise<Receipt> {
-    const text = JSON.stringify(withKey(encodeMessage(payload, options)));
+    const text = JSON.stringify(withTrace(withKey(encodeMessage(payload, options))));
     while (this.#waiting >= this.#buffer && !this.#closed) await new Promise<void>((resolve) => this.#room.push(resolve));
     if (this.#closed) throw new DriftQError("the producer is closed");
     const stored = new Promise<Produced>((resolve, reject) => this.#enqueue(topic, text, resolve, reject));

@@ -11,6 +11,7 @@ import { Dead, Retry } from "./outcomes.js";
 import { BadPayload, readPayload } from "./payload.js";
 import { settlementOf, type HandlerEnd, type Settlement } from "./settle.js";
 import type { Settler } from "./settler.js";
+import { handling } from "./spans.js";
 import { isA, isThenable } from "./texts.js";
 
 /** What running a handler takes. */
@@ -81,7 +82,7 @@ class One {
   }
 
   #handle(payload: unknown): unknown {
-    return within(this.#context, () => this.route.handle!(payload, this.#context));
+    return handling([this.delivery], [this.#context], () => within(this.#context, () => this.route.handle!(payload, this.#context)));
   }
 
   #leave(handler: Promise<unknown>): void {
@@ -149,7 +150,11 @@ async function batchOutcome(runner: Runner, route: Route, items: readonly Item[]
   if (open.length === 0) return { returned: true };
   const deliveries = open.map(({ delivery }) => delivery);
   return outcomeOf(runner, deliveries, async () => {
-    await route.handleBatch!(open);
+    await handling(
+      deliveries,
+      open.map(({ context }) => context),
+      () => route.handleBatch!(open),
+    );
   });
 }
 

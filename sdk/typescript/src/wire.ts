@@ -4,6 +4,7 @@ export interface WireLease {
   token: string;
   attempt: number;
   expires_at: string;
+  traceparent?: string | null;
 }
 
 export interface WireEnvelope {

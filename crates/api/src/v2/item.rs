@@ -128,6 +128,10 @@ pub struct Lease<'a> {
     pub attempt: u32,
     /// When the loan ends unless it is extended.
     pub expires_at: Moment,
+    /// The span of this delivery, as W3C's `traceparent` writes it, if the server traces the message. What its holder
+    /// does is part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<Cow<'a, str>>,
 }
 
 /// A router's word on a message.

@@ -30,6 +30,8 @@ mod statistics;
 mod template;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "otlp")]
+mod traces;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -58,6 +60,9 @@ enum Part {
     /// What TLS costs: produce on 64 connections, and new connections
     #[cfg(feature = "tls")]
     Tls,
+    /// What traces cost: produce on 64 connections while one message of a hundred is traced
+    #[cfg(feature = "otlp")]
+    Traces,
     /// Memory with many messages kept, and the start after kill -9
     Recovery,
     /// Whether produce and effects stay as cheap with many messages, topics, groups and records
@@ -212,6 +217,10 @@ async fn measure(plan: &Plan) -> Result<Report> {
     #[cfg(feature = "tls")]
     if plan.runs(Part::Tls) {
         tls::measure(plan, &progress, &mut report).await?;
+    }
+    #[cfg(feature = "otlp")]
+    if plan.runs(Part::Traces) {
+        traces::measure(plan, &progress, &mut report).await?;
     }
     if matches!(plan.part, Part::Ledger) || plan.runs(Part::Ledger) && plan.postgres.is_some() {
         ledger::measure(plan, &progress, &mut report).await?;

@@ -2,6 +2,7 @@
 
 mod answer;
 mod error;
+mod events;
 mod path;
 mod session;
 
@@ -13,6 +14,7 @@ use driftq_http::{Address, AddressError, Failure, Key, Options};
 
 use crate::{Exit, Fault};
 pub use error::CallError;
+pub(crate) use events::Events;
 pub use path::Path;
 pub use session::{PATIENCE, Session};
 

@@ -12,6 +12,7 @@ use driftq_api::v2::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
+use tracing::Instrument as _;
 
 use super::endings::{WAITING_BYTES_MAX, owned};
 use super::record::{kept, omitted, replay};
@@ -19,6 +20,7 @@ use super::{Effect, Found, RUNNING, failed};
 use crate::client::{Patience, reckoned, whole_ms};
 use crate::error::{EffectName, Error};
 use crate::outcome::{Dead, Failure, Final, NotDone, NotSent, Retry, Snooze};
+use crate::trace::effect_span;
 
 /// How often an unknown outcome is reconciled before it is left to people.
 const RECONCILE_ROUNDS_MAX: u32 = 3;
@@ -45,7 +47,8 @@ where
             EffectDecision::Execute { lease } => {
                 let until = Mutex::new(asked_at + effect.terms.lease);
                 let held = HeldEffect { effect, name, lease, begun: Instant::now(), until };
-                return held.execute(function).await;
+                let span = effect_span(&name.scope, held.lease.attempt);
+                return held.execute(function).instrument(span).await;
             }
             EffectDecision::Replay { outcome } => return Ok(replay(&outcome, name)?),
             EffectDecision::InProgress { retry_after_ms, .. } => {

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use driftq_api::Moment;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::Instrument as _;
 
 use super::handler::{Handler, Prepared, Work};
 use super::verdict::Verdict;
@@ -13,6 +14,7 @@ use super::{BadPayload, CANCEL_GRACE};
 use crate::context::{CURRENT, Context};
 use crate::outcome::{Failure, Retry};
 use crate::signal::Reason;
+use crate::trace::handler_span;
 
 /// What all calls of a lane have in common.
 #[derive(Clone)]
@@ -80,9 +82,10 @@ struct End {
 /// Lets the handler work, tells it when it overruns, and aborts it if it does not stop.
 async fn oversee(lane: &Lane, called: &[Context], work: Work) -> End {
     // A task of its own, so that a panic in it is an error like any other.
+    let span = handler_span(&lane.topic, called);
     let job = match called {
-        [context] if !lane.is_batched => tokio::spawn(CURRENT.scope(context.home(), work)),
-        _ => tokio::spawn(work),
+        [context] if !lane.is_batched => tokio::spawn(CURRENT.scope(context.home(), work).instrument(span)),
+        _ => tokio::spawn(work.instrument(span)),
     };
     let mut job = Job(job);
     let reason = tokio::select! {

@@ -66,6 +66,9 @@ const POLLERS_MAX: usize = 1_000;
 /// An owner still counts as a reader for this long after its last call: between two calls nothing of it is here.
 const POLLER_REST_MS: u64 = 5_000;
 
+/// Messages of one group of which it is known when they were no longer set aside.
+const FREED_MAX: usize = 1_000;
+
 /// A group at work.
 #[derive(Debug)]
 pub(crate) struct Crew {
@@ -95,7 +98,12 @@ pub(crate) struct Crew {
     pub(crate) aside: BTreeMap<Identity, Vec<(u32, Rank)>>,
     /// Messages whose last delivery was given back in this run of the shard, each of which the log may still show
     /// as on loan: the next delivery supersedes that one.
-    pub(crate) given_back: BTreeSet<(u32, u64)>,
+    /// When that was tells what it waits for since.
+    pub(crate) given_back: BTreeMap<(u32, u64), Time>,
+    /// Messages that were set aside and are to be looked at again, and since when. At most [`FREED_MAX`].
+    pub(crate) freed: BTreeMap<(u32, u64), Time>,
+    /// When deliveries were last stopped in this run of the shard, and when they went on.
+    pub(crate) paused: (Time, Time),
     /// Deliveries on which their holder has not begun work, as its last heartbeat said.
     pub(crate) unbegun: BTreeMap<(u32, u64), Token>,
     /// How often the lapse of such a delivery did not count.
@@ -154,7 +162,9 @@ impl Crew {
             loans: BTreeMap::new(),
             running: BTreeMap::new(),
             aside: BTreeMap::new(),
-            given_back: BTreeSet::new(),
+            given_back: BTreeMap::new(),
+            freed: BTreeMap::new(),
+            paused: (Time(0), Time(0)),
             unbegun: BTreeMap::new(),
             spared: BTreeMap::new(),
             is_unfinished: false,
@@ -282,8 +292,8 @@ impl Crew {
     }
 
     /// The group is done with a message: the next one of its key may go.
-    pub(crate) fn finish_key(&mut self, partition: u32, sequence: u64) {
-        let next = self.lanes.get_mut(partition as usize).and_then(|lane| lane.keys.finish(sequence));
+    pub(crate) fn finish_key(&mut self, partition: u32, sequence: u64, now: Time) {
+        let next = self.lanes.get_mut(partition as usize).and_then(|lane| lane.keys.finish(sequence, now));
         if let Some(next) = next {
             // Where keys keep their order, priorities do not count.
             self.make_fresh(partition, (Reverse(0), next));
@@ -291,11 +301,15 @@ impl Crew {
     }
 
     /// No holder works on `identity` any more: what waited for it may be looked at again.
-    pub(crate) fn finish_identity(&mut self, identity: Identity, partition: u32, sequence: u64) {
+    pub(crate) fn finish_identity(&mut self, identity: Identity, partition: u32, sequence: u64, now: Time) {
         if self.running.get(&identity) == Some(&(partition, sequence)) {
             self.running.remove(&identity);
             for (partition, rank) in self.aside.remove(&identity).unwrap_or_default() {
                 self.make_fresh(partition, rank);
+                if self.freed.len() >= FREED_MAX {
+                    self.freed.pop_first();
+                }
+                self.freed.insert((partition, rank.1), now);
             }
         }
     }

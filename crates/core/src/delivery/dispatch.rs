@@ -18,6 +18,7 @@ use crate::words::id::{GroupId, Time, TopicId};
 use crate::words::input::{LEASE_BYTES_MAX, Style};
 use crate::words::receipt::Receipt;
 use crate::words::run::How;
+use crate::words::waited::Waited;
 
 /// Nothing more is lent while the batch holds this many bytes of facts: many groups that get many messages each would
 /// fill more than a frame of the log. The rest goes on with the next batch.
@@ -102,6 +103,10 @@ impl Deliveries {
         let Some(taker) = crew.next_taker(progress, turn.settings.windows(topic)) else {
             crew.hot.remove(&partition);
             crew.full.insert(partition);
+            let lane = &mut crew.lanes[partition as usize];
+            if lane.full_since == Time(0) {
+                lane.full_since = turn.now;
+            }
             return Some((partition, Next::Nothing));
         };
         let view = View {
@@ -114,6 +119,7 @@ impl Deliveries {
         let Some(sequence) = crew.lanes[partition as usize].candidate(&view, &mut self.steps) else {
             if self.steps > 0 {
                 crew.hot.remove(&partition);
+                crew.lanes[partition as usize].full_since = Time(0);
             }
             return Some((partition, Next::Nothing));
         };
@@ -162,6 +168,7 @@ impl Deliveries {
         crew.lanes[partition as usize].take(topic.rank(partition, sequence));
         crew.next_partition = partition + 1;
         let given_back = crew.given_back.remove(&(partition, sequence));
+        let freed = crew.freed.remove(&(partition, sequence));
         crew.stream_had_it = matches!(taker, Taker::Stream(_));
         let (owner, lease_ms, style) = match taker {
             Taker::Waiter => {
@@ -183,9 +190,10 @@ impl Deliveries {
         let before = topic.progress(group, partition).and_then(|progress| progress.pending.get(&sequence));
         // A first delivery is not synced before it is handed out: a crash that loses it hands the message out again,
         // which is allowed. One that supersedes a holder is, or the same crash would bring that holder back.
-        let supersedes = before.is_some() || given_back;
+        let supersedes = before.is_some() || given_back.is_some();
         let attempt = before.map_or(0, |pending| pending.attempts) + 1;
         let expires = turn.now.after_ms(lease_ms);
+        let waited = crew.waited(turn.now, topic, spot, (before, given_back, freed));
         let Some(slot) = topic.partitions[partition as usize].slots.get(sequence) else { return };
         let place = Place { topic: spot.topic, group, partition, offset: slot.offset };
         let leased = DeliveryFact::Leased { token, attempt, at: turn.now, expires, owner, style };
@@ -194,7 +202,7 @@ impl Deliveries {
         turn.timers.set(expires, Due::Lapse(spot));
         self.overtaken.extend(turn.journal.state.effects.tied_to(place.topic, place.offset, group));
         let Some(delivery) = turn.delivery(spot) else { return };
-        self.hand_over(turn, group, taker, delivery, supersedes, out);
+        self.hand_over(turn, group, taker, Delivery { waited, ..delivery }, supersedes, out);
     }
 
     fn hand_over(
@@ -263,6 +271,7 @@ impl Turn {
             at: slot.at,
             priority: slots.priority(spot.sequence),
             due: Some(slots.due(spot.sequence)).filter(|due| (Time(1)..Time::NEVER).contains(due)),
+            waited: Waited::default(),
             position: slot.position,
             length: slot.length,
             check: slot.check,

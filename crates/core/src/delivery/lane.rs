@@ -30,6 +30,8 @@ pub(crate) struct Lane {
     /// Deliveries for which both a retry and a fresh message stood ready: says whose turn it is.
     pub(crate) contests: u64,
     pub(crate) keys: Keys,
+    /// Since when it has been running into the window, while there was something to deliver; zero if it is not.
+    pub(crate) full_since: Time,
 }
 
 /// Retries that are due: by priority, then by the time at which they became due, then by sequence number.
@@ -65,8 +67,8 @@ impl Retries {
 /// Which keys are busy, in topics that keep the order of keys. Follows from what the group has not settled.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    /// The message of each key that goes first.
-    heads: BTreeMap<KeyHash, u64>,
+    /// The message of each key that goes first, and since when it has if it waited for another one.
+    heads: BTreeMap<KeyHash, (u64, Time)>,
     /// The same, the other way round.
     keys: BTreeMap<u64, KeyHash>,
     /// Messages that were looked at and wait for the head of their key.
@@ -77,15 +79,26 @@ pub(crate) struct Keys {
 impl Keys {
     /// Whether another message of the key goes first.
     pub(crate) fn is_busy(&self, key: KeyHash, sequence: u64) -> bool {
-        self.heads.get(&key).is_some_and(|head| *head != sequence)
+        self.heads.get(&key).is_some_and(|(head, _)| *head != sequence)
     }
 
     /// The message goes first among those of its key.
     pub(crate) fn set_head(&mut self, key: KeyHash, sequence: u64) {
-        if key != KeyHash::NONE {
-            self.heads.insert(key, sequence);
-            self.keys.insert(sequence, key);
+        // One that is the head already stays it, and does not forget since when.
+        if key != KeyHash::NONE && self.heads.get(&key).is_none_or(|(head, _)| *head != sequence) {
+            self.put_head(key, sequence, Time(0));
         }
+    }
+
+    fn put_head(&mut self, key: KeyHash, sequence: u64, since: Time) {
+        self.heads.insert(key, (sequence, since));
+        self.keys.insert(sequence, key);
+    }
+
+    /// Since when the message has gone first among those of its key; zero if it never waited for another one.
+    pub(crate) fn head_since(&self, sequence: u64) -> Time {
+        let head = self.keys.get(&sequence).and_then(|key| self.heads.get(key));
+        head.map_or(Time(0), |(_, since)| *since)
     }
 
     /// The message waits for the head of its key.
@@ -97,8 +110,8 @@ impl Keys {
         self.parked_count
     }
 
-    /// The message is settled: the next one of its key, if one waits, is now the head.
-    pub(crate) fn finish(&mut self, sequence: u64) -> Option<u64> {
+    /// The message is settled: the next one of its key, if one waits, is the head from now on.
+    pub(crate) fn finish(&mut self, sequence: u64, now: Time) -> Option<u64> {
         let key = self.keys.remove(&sequence)?;
         self.heads.remove(&key);
         let waiting = self.parked.get_mut(&key)?;
@@ -108,7 +121,7 @@ impl Keys {
         }
         let next = next?;
         self.parked_count -= 1;
-        self.set_head(key, next);
+        self.put_head(key, next, now);
         Some(next)
     }
 }
@@ -246,7 +259,7 @@ impl Lane {
 
     /// A message at the head of its key is gone without being settled here: the next one takes its place.
     fn drop_head(&mut self, sequence: u64) {
-        if let Some(next) = self.keys.finish(sequence) {
+        if let Some(next) = self.keys.finish(sequence, Time(0)) {
             self.fresh.insert((Reverse(0), next));
         }
     }
@@ -290,9 +303,14 @@ mod tests {
         for sequence in [9, 7, 9] {
             keys.park(one, sequence);
         }
-        assert_eq!((keys.parked(), keys.finish(5), keys.parked()), (2, Some(7), 1));
+        assert_eq!((keys.parked(), keys.finish(5, Time(3)), keys.parked()), (2, Some(7), 1));
+        keys.set_head(one, 7);
+        assert_eq!((keys.head_since(7), keys.head_since(9)), (Time(3), Time(0)));
         assert!(keys.is_busy(one, 9));
-        assert_eq!((keys.finish(9), keys.finish(7), keys.finish(9)), (None, Some(9), None));
+        assert_eq!(
+            (keys.finish(9, Time(4)), keys.finish(7, Time(4)), keys.finish(9, Time(4))),
+            (None, Some(9), None)
+        );
         assert!(!keys.is_busy(one, 10) && keys.parked() == 0 && keys.parked.is_empty());
         keys.set_head(KeyHash::NONE, 3);
         assert!(!keys.is_busy(KeyHash::NONE, 4));

@@ -18,6 +18,7 @@ pub(crate) mod sleeping;
 pub(crate) mod unbegun;
 pub(crate) mod upkeep;
 pub(crate) mod verdict;
+pub(crate) mod waited;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

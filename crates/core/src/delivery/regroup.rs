@@ -63,6 +63,7 @@ impl Deliveries {
         };
         // Messages set aside are met again by the cursor or on the list; those that run are pending and are not.
         crew.aside.clear();
+        crew.freed.clear();
         let floors = members.progress.iter().map(|progress| progress.floor);
         crew.lanes = Crew::new(topic, floors, turn.now).lanes;
         crew.heat_all();

@@ -119,7 +119,7 @@ impl Deliveries {
         turn.journal.emit(Haste::Urgent, out, &Fact::Delivery(place_of(receipt), DeliveryFact::Released));
         let Some(rank) = turn.rank_of(spot) else { return };
         if let Some(crew) = self.crews.get_mut(&spot.group) {
-            crew.given_back.insert((spot.partition, spot.sequence));
+            crew.given_back.insert((spot.partition, spot.sequence), turn.now);
             crew.make_fresh(spot.partition, rank);
         }
         self.end_overdue(turn, spot, out);
@@ -279,7 +279,7 @@ impl Deliveries {
     pub(crate) fn retire(&mut self, turn: &mut Turn, spot: Spot) {
         self.unschedule(turn, spot);
         if let Some(crew) = self.crews.get_mut(&spot.group) {
-            crew.finish_key(spot.partition, spot.sequence);
+            crew.finish_key(spot.partition, spot.sequence, turn.now);
             crew.spared.remove(&(spot.partition, spot.sequence));
         }
     }
@@ -307,12 +307,13 @@ impl Deliveries {
         crew.end_loan(spot.partition, spot.sequence);
         crew.given_back.remove(&(spot.partition, spot.sequence));
         crew.unbegun.remove(&(spot.partition, spot.sequence));
+        crew.freed.remove(&(spot.partition, spot.sequence));
         if let (Some(lane), Some(rank)) = (crew.lanes.get_mut(spot.partition as usize), rank) {
             lane.retries.remove(spot.sequence);
             lane.fresh.remove(&rank);
         }
         if let Some(identity) = identity {
-            crew.finish_identity(identity, spot.partition, spot.sequence);
+            crew.finish_identity(identity, spot.partition, spot.sequence, turn.now);
         }
     }
 }

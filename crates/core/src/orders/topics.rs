@@ -202,6 +202,9 @@ impl Deliveries {
             let fact = Fact::Order(OrderFact::Paused { topic: id, group, since });
             turn.journal.emit(Haste::Urgent, out, &fact);
         }
+        if let (Some(before), None) = (before, since) {
+            self.note_pause(turn, (id, group), before);
+        }
         turn.journal.reply(out, ticket, Answer::Paused(since));
         match group {
             Some(group) => self.touch(group),

@@ -14,6 +14,7 @@ use crate::words::receipt::{Receipt, Stored};
 use crate::words::reject::Reject;
 use crate::words::tenant::TenantView;
 use crate::words::topic::TopicSettings;
+use crate::words::waited::Waited;
 
 /// One message on its way to one reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Delivery {
     pub priority: u8,
     /// When it was to go out, if it was scheduled.
     pub due: Option<Time>,
+    /// What it waited for.
+    pub waited: Waited,
     /// Where the payload lies.
     pub position: Position,
     /// How long the payload is.

@@ -27,3 +27,4 @@ pub(crate) mod scoped;
 pub(crate) mod settings;
 pub(crate) mod tenant;
 pub(crate) mod topic;
+pub(crate) mod waited;

@@ -27,5 +27,6 @@ mod secured;
 mod stranger;
 #[path = "../support/mod.rs"]
 mod support;
+mod top;
 mod trust;
 mod work;

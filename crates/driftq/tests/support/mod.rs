@@ -19,6 +19,7 @@ pub(crate) fn driftq() -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DRIFTQ_")) {
         command.env_remove(name);
     }
+    command.env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
     // The tester's own contexts; a file that is not there has none.
     command.env("DRIFTQ_CONTEXTS", "/nonexistent/contexts.toml");
     for name in COLOUR_VARIABLES {

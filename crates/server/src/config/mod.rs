@@ -15,6 +15,7 @@ mod resolve;
 #[macro_use]
 mod shapes;
 mod table;
+mod traces;
 
 use std::path::PathBuf;
 

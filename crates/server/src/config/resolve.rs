@@ -7,6 +7,7 @@ use super::{
     args::{FILE_ENV, KnobArgs},
     file,
     knob::{self, KNOBS, Knob},
+    traces,
 };
 use crate::{http, router};
 
@@ -101,6 +102,7 @@ pub fn resolve(args: &KnobArgs) -> Resolved {
             Err(error) => problems.push(Problem::new(path.clone(), format!("cannot be read: {error}"))),
         }
     }
+    given.extend(standard_endpoint(env::var(traces::STANDARD_VARIABLE).ok()));
     given.extend(args.given.iter().cloned());
     let mut resolved = merge(given, args.file.as_deref());
     resolved.problems.splice(0..0, problems);
@@ -109,6 +111,13 @@ pub fn resolve(args: &KnobArgs) -> Resolved {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     resolved.warnings.extend(names.filter_map(|name| stray_variable(&name)));
     resolved
+}
+
+/// What the variable that all programs share says about the collector; our own counts more. A build that sends no traces
+/// does not mind it.
+fn standard_endpoint(text: Option<String>) -> Option<Given> {
+    let text = text.filter(|text| cfg!(feature = "otlp") && !text.is_empty())?;
+    Some(Given { knob: knob::find("otlp_endpoint")?, text, origin: Origin::Env })
 }
 
 /// Puts the texts over each other, the strongest last.

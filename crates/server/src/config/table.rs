@@ -11,6 +11,7 @@ use super::{
     knob::{self, Knob, LIST, SWITCH},
     log,
     shapes::{NONE, fit, size_within},
+    traces,
 };
 use crate::router::{check_url, parse_on_error, parse_topics, show_on_error, show_topics};
 
@@ -486,4 +487,6 @@ pub static KNOBS: &[Knob] = &[
     duration! { "router_breaker_cooldown_ms", "router-breaker-cooldown-ms", "DRIFTQ_ROUTER_BREAKER_COOLDOWN_MS",
         ROUTER, router.breaker.cooldown,
         "How long the router is left alone before one question is tried again" },
+    traces::OTLP_ENDPOINT,
+    traces::TRACE_SAMPLE,
 ];

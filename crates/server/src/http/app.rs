@@ -33,9 +33,13 @@ use super::server::Edge;
 use super::turns::{Turns, WAIT_COUNTS};
 use super::{ui, v1, v2};
 use crate::metrics::{self, Format, Metrics};
+use crate::trace::{Exporting, RequestTrace, TraceContext, Tracer};
 
 /// Longest path that a log line shows.
 const LOGGED_PATH_BYTES_MAX: usize = 256;
+
+/// How often spans are looked for that should have ended.
+const SWEEP_PAUSE: Duration = Duration::from_secs(5);
 
 /// What all connections share.
 pub(crate) struct App {
@@ -50,6 +54,8 @@ pub(crate) struct App {
     pub(crate) budget: Arc<Budget>,
     pub(super) live: Live,
     pub(super) report: v2::NewestReport,
+    /// `None` if there is no collector of traces.
+    pub(crate) tracer: Option<Arc<Tracer>>,
     /// This server's part in a cluster, if it has one.
     pub(super) seat: Option<Arc<Seat>>,
     turns: Arc<Turns>,
@@ -79,9 +85,13 @@ impl Edge for App {
         request: Request<Incoming>,
     ) -> Result<Answer, Infallible> {
         pulse.busy();
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let id = self.ids.of(&head.headers);
         let endpoint = Target::find(&head.method, head.uri.path()).endpoint;
+        let asked = self.tracer.as_ref().and_then(|tracer| tracer.asked(&head.headers, endpoint.produces()));
+        if let Some(trace) = asked {
+            head.extensions.insert(trace);
+        }
         if !endpoint.is_audited(&head.method) {
             return Ok(self.finished((&head, body), &id, (&peer, &pulse)).await);
         }
@@ -96,7 +106,10 @@ impl Edge for App {
     }
 
     async fn keep(&self) {
-        live::keep(self).await;
+        tokio::select! {
+            () = live::keep(self) => {}
+            () = self.sweep_traces() => {}
+        }
     }
 
     fn begin_stop(&self) {
@@ -122,8 +135,27 @@ impl App {
             budget,
             live: Live::default(),
             report: v2::NewestReport::default(),
+            tracer: None,
             seat,
             turns: Turns::new(),
+        }
+    }
+
+    /// Begins to send traces, if there is a collector for them.
+    pub(super) fn start_tracing(&mut self) -> Result<Option<Exporting>, String> {
+        let started = Tracer::start(&self.options.traces, self.metrics.traces())?;
+        Ok(started.map(|(tracer, exporting)| {
+            self.tracer = Some(Arc::new(tracer));
+            exporting
+        }))
+    }
+
+    /// Ends the spans of what is over without having been settled, for ever.
+    async fn sweep_traces(&self) {
+        let Some(tracer) = &self.tracer else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(SWEEP_PAUSE).await;
+            tracer.sweep(self.broker.now());
         }
     }
 
@@ -160,6 +192,9 @@ impl App {
         let now = Instant::now();
         self.metrics.on_request(endpoint, answer.status(), now - begun);
         log(head, answer.status(), now - begun, id);
+        if let (Some(tracer), Some(trace)) = (&self.tracer, RequestTrace::of(head)) {
+            tracer.answered(trace, head, endpoint.route(), answer.status());
+        }
         put(&mut answer, X_REQUEST_ID, id.clone());
         self.options.door.grant(&head.headers, answer.headers_mut());
         if matches!(answer.body(), AnswerBody::Whole(_)) {
@@ -366,6 +401,11 @@ impl From<Fault> for Refused {
 
 /// One line per request. The query is left out: clients put payloads there.
 fn log(head: &Parts, status: StatusCode, latency: Duration, id: &HeaderValue) {
+    // Only for a line that is written.
+    let trace_id = || {
+        let trace = RequestTrace::of(head).map(|trace| trace.context);
+        trace.or_else(|| TraceContext::of(&head.headers)).map(|context| context.trace_id())
+    };
     macro_rules! line {
         ($level:ident) => {
             tracing::$level!(
@@ -374,6 +414,7 @@ fn log(head: &Parts, status: StatusCode, latency: Duration, id: &HeaderValue) {
                 status = status.as_u16(),
                 latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
                 request_id = id.to_str().unwrap_or_default(),
+                trace_id = trace_id(),
                 "request"
             )
         };

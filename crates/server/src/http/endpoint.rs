@@ -115,6 +115,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether messages come with it that may begin a trace.
+    pub(crate) const fn produces(self) -> bool {
+        matches!(self, Self::V2(Operation::Produce))
+    }
+
     pub(crate) const fn dialect(self) -> Dialect {
         match self {
             Self::V2(_) | Self::UnknownV2 => Dialect::V2,

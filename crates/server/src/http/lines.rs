@@ -22,6 +22,7 @@ use super::guard::Gone;
 use super::pulse::Pulse;
 use super::{item, v2};
 use crate::metrics::OpenStream;
+use crate::trace::Tracer;
 
 /// What an idle stream carries.
 const HEARTBEAT: Bytes = Bytes::from_static(b"\n");
@@ -40,6 +41,10 @@ const fn line_bytes(payload: u32) -> usize {
 }
 
 /// Where the broker's stream is.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one per reader, and a box would be made anew for each message"
+)]
 enum Source {
     /// At hand.
     Ready(Stream),
@@ -59,15 +64,16 @@ struct Unflushed {
 /// In which words deliveries are written.
 pub(crate) enum Words {
     V1,
-    V2 { topic: String, broker: Broker },
+    V2 { topic: String, broker: Broker, tracer: Option<(Arc<Tracer>, String)> },
 }
 
 impl Words {
     fn line(&self, delivered: &Delivered) -> Result<Bytes, Malformed> {
         match self {
             Self::V1 => item::line(delivered),
-            Self::V2 { topic, broker } => {
-                v2::line(&v2::Reader { topic, broker, shows_payloads: true }, delivered)
+            Self::V2 { topic, broker, tracer } => {
+                let traced = tracer.as_ref().map(|(tracer, group)| (&**tracer, &**group));
+                v2::line(&v2::Reader { topic, broker, shows_payloads: true, traced }, delivered)
             }
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::door::Door;
 use super::peer::CertificateKeys;
+use crate::trace::TraceOptions;
 
 /// Limits and times of the HTTP edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct Options {
     pub(crate) idle_timeout: Duration,
     /// An idle stream carries a bare newline this often.
     pub(crate) heartbeat: Duration,
+    /// Where traces go, and of what.
+    pub(crate) traces: TraceOptions,
     /// How long a graceful stop waits for connections to finish what they began.
     pub(crate) drain_timeout: Duration,
 }
@@ -80,6 +83,7 @@ impl Default for Options {
             answer_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(120),
             heartbeat: Duration::from_secs(15),
+            traces: TraceOptions::default(),
             drain_timeout: Duration::from_secs(5),
         }
     }

@@ -113,10 +113,16 @@ async fn serve_until(
     beside: Beside,
     shutdown: Boxed<()>,
 ) -> io::Result<()> {
-    let app = Arc::new(App::new(broker, options, beside.seat));
+    let mut app = App::new(broker, options, beside.seat);
+    let exporting = app.start_tracing().map_err(io::Error::other)?;
+    let app = Arc::new(app);
     beside.deliveries.into_iter().for_each(|deliveries| app.metrics.also_tell(deliveries));
     app.guard.warn_of_idle(&app.options.tls_client, &app.broker);
-    run(listener, app, shutdown).await
+    run(listener, app, shutdown).await?;
+    if let Some(exporting) = exporting {
+        exporting.stop().await;
+    }
+    Ok(())
 }
 
 /// Serves as [`serve`] does while another server of the cluster has the broker: what is asked here is passed on to it.

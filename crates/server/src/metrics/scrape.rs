@@ -38,6 +38,7 @@ impl Collector for Scrape {
         counter(out, "driftq_log_lines_dropped", "Lines that stderr did not take", crate::log::dropped())?;
         self.produce_rejected(out)?;
         self.http(out)?;
+        self.traces(out)?;
         engine::encode(out, &self.counters)?;
         self.router.as_ref().map_or(Ok(()), |counts| router::encode(out, counts))?;
         self.live.deliveries.get().map_or(Ok(()), |source| deliveries::encode(out, source))?;
@@ -52,6 +53,17 @@ impl Scrape {
         for (reason, count) in PRODUCE_REJECTIONS.iter().zip(&self.live.produce_rejected) {
             let labels = [("reason", *reason)];
             ConstCounter::new(count.load(Relaxed)).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn traces(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Spans that the collector of traces has taken";
+        counter(out, "driftq_trace_spans_exported", help, self.live.traces.exported())?;
+        let help = "Spans that were dropped, by reason: the collector costs nothing else";
+        let mut family = family(out, "driftq_trace_spans_dropped", help, MetricType::Counter)?;
+        for (reason, count) in self.live.traces.dropped() {
+            ConstCounter::new(count).encode(family.encode_family(&[("reason", reason)])?)?;
         }
         Ok(())
     }

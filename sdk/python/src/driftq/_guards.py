@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextvars import Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack, overload
 
 from ._current import effect_variable
 from ._drive import AsyncDrive, Drive
 from ._effects import Anchor, EffectFlow
 from ._functions import bound_arguments, is_async, is_awaitable
 from ._options import EffectOptions, Unset, terms_of
+from ._spans import OpenSpan, carrying_out
 
 if TYPE_CHECKING:
     from .async_client import AsyncClient
@@ -33,12 +34,25 @@ def _flow(
     return EffectFlow(terms_of(scope, options, arguments, function), anchor)
 
 
-def _leave(mark: Token[EffectFlow | None]) -> None:
-    """The effect's own code has ended."""
-    try:
-        effect_variable.reset(mark)
-    except ValueError:
-        pass  # The loop has gone without this task, and its context with it.
+class _Mark(NamedTuple):
+    """The effect's own code runs."""
+
+    token: Token[EffectFlow | None]
+    span: OpenSpan | None
+
+    @classmethod
+    def enter(cls, flow: EffectFlow) -> _Mark:
+        attempt = 0 if flow.lease is None else flow.lease.attempt
+        return cls(effect_variable.set(flow), carrying_out(flow.terms.scope, attempt))
+
+    def leave(self, error: BaseException | None) -> None:
+        """It has ended."""
+        if self.span is not None:
+            self.span.end(error)
+        try:
+            effect_variable.reset(self.token)
+        except ValueError:
+            pass  # The loop has gone without this task, and its context with it.
 
 
 class Guarded:
@@ -50,7 +64,7 @@ class Guarded:
         self._client = client
         self._drive = Drive(flow, client, options.get("reconcile"))
         self._renewal: int | None = None
-        self._mark: Token[EffectFlow | None] | None = None
+        self._mark: _Mark | None = None
         self.key = flow.key
         self.done = False
         self.result: Any = None
@@ -62,7 +76,7 @@ class Guarded:
         elif self._drive.flow.lease is not None:
             self._renewal = self._client.renewals.keep(self._drive.flow.lease)
             self._effects._effect_begins()
-            self._mark = effect_variable.set(self._drive.flow)
+            self._mark = _Mark.enter(self._drive.flow)
         return self
 
     def __exit__(
@@ -71,7 +85,7 @@ class Guarded:
         if self.done:
             return
         if self._mark is not None:
-            _leave(self._mark)
+            self._mark.leave(error)
         try:
             if self._drive.advance(self.result, error):
                 self.result = self._drive.value
@@ -115,15 +129,16 @@ class Effects:
             renewal = client.renewals.keep(flow.lease)
             self._effect_begins()
             try:
-                mark = effect_variable.set(flow)
+                mark, raised = _Mark.enter(flow), None
                 try:
                     value = function(*args)
                 except BaseException as error:
+                    raised = error
                     drive.advance(error=error)
                 else:
                     drive.advance(value)
                 finally:
-                    _leave(mark)
+                    mark.leave(raised)
             finally:
                 client.renewals.drop(renewal)
                 self._effect_ended()
@@ -144,7 +159,7 @@ class AsyncGuarded:
         self._drive = AsyncDrive(flow, client, options.get("reconcile"))
         self._client = client
         self._renewal: int | None = None
-        self._mark: Token[EffectFlow | None] | None = None
+        self._mark: _Mark | None = None
         self.key = flow.key
         self.done = False
         self.result: Any = None
@@ -156,7 +171,7 @@ class AsyncGuarded:
         elif self._drive.flow.lease is not None:
             self._renewal = self._client.renewals.keep(self._drive.flow.lease)
             self._effects._effect_begins()
-            self._mark = effect_variable.set(self._drive.flow)
+            self._mark = _Mark.enter(self._drive.flow)
         return self
 
     async def __aexit__(
@@ -165,7 +180,7 @@ class AsyncGuarded:
         if self.done:
             return
         if self._mark is not None:
-            _leave(self._mark)
+            self._mark.leave(error)
         try:
             ending = self._drive.end(self.result, error)
             if ending is not None:
@@ -219,7 +234,7 @@ class AsyncEffects:
             renewal: int | None = None
             self._effect_begins()
             try:
-                mark = effect_variable.set(flow)
+                mark, raised = _Mark.enter(flow), None
                 try:
                     value = function(*args)
                     if is_awaitable(value):
@@ -227,11 +242,12 @@ class AsyncEffects:
                         renewal = client.renewals.keep(flow.lease)
                         value = await value
                 except BaseException as error:
+                    raised = error
                     ending = drive.end(error=error)
                 else:
                     ending = drive.end(value)
                 finally:
-                    _leave(mark)
+                    mark.leave(raised)
                 if ending is not None:
                     if renewal is None:
                         renewal = client.renewals.keep(flow.lease)

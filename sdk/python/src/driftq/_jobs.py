@@ -17,6 +17,7 @@ from ._calls import Call
 from ._current import variable
 from ._payloads import parse, payload_of
 from ._settings import Route
+from ._spans import OpenSpan, handling
 from ._wire import seconds_until
 from .context import AsyncContext, Context
 
@@ -125,12 +126,13 @@ class Job:
         else:
             context = parsed[0].context
             mark, arguments = variable.set(context), (context.payload, context)
+        span = self._span(parsed)
         try:
             self.route.function(*arguments)
         except BaseException as error:
-            self._end(parsed, error)
+            self._end(parsed, error, span)
         else:
-            self._end(parsed, None)
+            self._end(parsed, None, span)
         finally:
             if mark is not None:
                 variable.reset(mark)
@@ -147,15 +149,16 @@ class Job:
         else:
             context = parsed[0].context
             mark, arguments = variable.set(context), (context.payload, context)
+        span = self._span(parsed)
         try:
             await self.route.function(*arguments)
         except GeneratorExit:
             mark = None  # The loop has gone without this task, and its context with it.
             raise
         except BaseException as error:
-            self._end(parsed, error)
+            self._end(parsed, error, span)
         else:
-            self._end(parsed, None)
+            self._end(parsed, None, span)
         finally:
             if mark is not None:
                 variable.reset(mark)
@@ -186,7 +189,17 @@ class Job:
             if deadline and seconds_until(deadline) <= 0:
                 raise errors.DeadlinePassed("it passed before the message was begun")
 
-    def _end(self, parsed: list[Held], error: BaseException | None) -> None:
+    def _span(self, parsed: list[Held]) -> OpenSpan | None:
+        """What follows from these messages is part of the handler's span."""
+        span = handling([held.context._item for held in parsed], parsed[0].context.group)
+        if span is not None and (own := span.trace()) is not None:
+            for held in parsed:
+                held.context._trace = own._replace(parent_span_id=held.context.trace.parent_span_id)
+        return span
+
+    def _end(self, parsed: list[Held], error: BaseException | None, span: OpenSpan | None) -> None:
+        if span is not None:
+            span.end(error)
         for held in parsed:
             own = held.context.outcome
             self.endings.append((held, error if own is None or not self.route.batch else own))

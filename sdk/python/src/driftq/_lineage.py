@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ._calls import random_hex
 from ._json import quoted
-from ._wire import MessageOptions
+
+if TYPE_CHECKING:
+    from ._wire import MessageOptions
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 TRACEPARENT = "traceparent"
+
+
+def read_traceparent(text: str) -> tuple[str, str, str] | None:
+    """Trace, span and flags; None if it is not a valid one."""
+    found = _TRACEPARENT.fullmatch(text)
+    return (found[1], found[2], found[3]) if found and found[1].strip("0") and found[2].strip("0") else None
 
 
 class Trace(NamedTuple):
@@ -20,15 +28,17 @@ class Trace(NamedTuple):
     trace_id: str
     parent_span_id: str | None
     span_id: str
-    flags: str = "01"
+    # Whether spans of it are wanted. Where no OpenTelemetry says so, none are.
+    flags: str = "00"
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> Trace:
         """From the label of the message; a message without a trace begins one."""
         given = labels.get(TRACEPARENT)
-        found = None if given is None else _TRACEPARENT.fullmatch(given)
-        if found and found[1].strip("0") and found[2].strip("0"):
-            return cls(found[1], found[2], random_hex(8), found[3])
+        found = None if given is None else read_traceparent(given)
+        if found is not None:
+            trace_id, parent_span_id, flags = found
+            return cls(trace_id, parent_span_id, random_hex(8), flags)
         both = random_hex(24)
         return cls(both[:32], None, both[32:])
 

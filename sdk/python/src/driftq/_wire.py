@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 
 from ._calls import Call, random_id, segment
 from ._seconds import Seconds, in_seconds
+from ._spans import inject
 from .canonical import to_json
 
 LEASES_MAX = 1_000
@@ -167,10 +168,12 @@ def _add_time(body: dict[str, Any], options: MessageOptions) -> None:
 
 
 def keyed_message(payload: Any, options: MessageOptions) -> dict[str, Any]:
-    """A message to produce: with an idempotency key of its own if it was given none, so that a repeat is safe."""
-    if options.get("idempotency_key") is not None:
-        return wire_message(payload, options)
+    """A message to produce: with an idempotency key of its own if it was given none, so that a repeat is safe; and with
+    the current trace."""
     body = wire_message(payload, options)
+    inject(body)
+    if options.get("idempotency_key") is not None:
+        return body
     body.setdefault("envelope", {})["idempotency_key"] = random_id("sdk-")
     return body
 

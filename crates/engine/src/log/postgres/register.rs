@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_postgres::types::Type;
 
 use super::link::{Link, Route};
-use super::schema::make_sure;
+use super::schema::{Purpose, make_sure};
 use super::{PostgresLog, PostgresPlace, SHARD, Statements};
 use crate::cluster::{Claim, Node, Register, SEAT_TIME, Standing};
 use crate::failure::StartError;
@@ -58,7 +58,7 @@ impl PostgresRegister {
         let log = PostgresLog::new(place.clone(), u32::MAX)?;
         let route: &Arc<Route> = &log.route;
         let mut link = Link::new(Arc::clone(route)).map_err(|trouble| log.trouble(&trouble))?;
-        make_sure(&mut link, &log.statements, place)?;
+        make_sure(&mut link, &log.statements, place, Purpose::Serve)?;
         link.execute(&log.statements.text(TABLES)).map_err(|trouble| log.trouble(&trouble))?;
         Ok(Self { link, statements: log.statements, url: url.to_owned() })
     }

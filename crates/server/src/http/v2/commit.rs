@@ -15,9 +15,11 @@ use hyper::StatusCode;
 use super::effects::{taken_result, unknown_lease};
 use super::entities::taken_expected;
 use super::produce::draft;
+use super::traced::TracedCommit;
 use super::{Request, fault};
 use crate::http::answer::json;
 use crate::http::v1::{Handled, adopt};
+use crate::trace::label;
 
 pub(super) async fn commit(request: &Request<'_>) -> Handled {
     request.no_query()?;
@@ -25,7 +27,12 @@ pub(super) async fn commit(request: &Request<'_>) -> Handled {
     match v2::CommitCall::from_json(request.json()?)? {
         v2::CommitCall::One(asked) => {
             let (call, outputs) = taken(request, *asked, header)?;
-            let done = request.app.broker.commit(call).await.map_err(|failure| refused(&failure))?;
+            let traced = TracedCommit::of(request, &call);
+            let done = request.app.broker.commit(call).await.map_err(|failure| refused(&failure));
+            if let Some(traced) = traced {
+                traced.tell(done.as_ref().err());
+            }
+            let done = done?;
             Ok(json(StatusCode::OK, &shown(outputs, &done)))
         }
         v2::CommitCall::Many(asked) => commit_many(request, asked, header).await,
@@ -45,7 +52,17 @@ async fn commit_many(request: &Request<'_>, asked: v2::Commits<'_>, header: Opti
     }
     let done = match calls.is_empty() {
         true => Vec::new(),
-        false => request.app.broker.commit_many(calls).await.map_err(|failure| fault(&failure))?,
+        false => {
+            let traced: Vec<_> = calls.iter().map(|call| TracedCommit::of(request, call)).collect();
+            let done = request.app.broker.commit_many(calls).await.map_err(|failure| fault(&failure))?;
+            for (traced, done) in traced.into_iter().zip(&done) {
+                let refused = done.as_ref().err().map(refused);
+                if let Some(traced) = traced {
+                    traced.tell(refused.as_ref());
+                }
+            }
+            done
+        }
     };
     let mut done = done.into_iter();
     let results: Vec<Result<_, Fault>> = kept
@@ -131,6 +148,7 @@ fn messages<'a>(request: &Request<'_>, produce: Vec<v2::CommitMessage<'a>>) -> R
         let mut draft = draft(item.message);
         adopt(request.app, request.caller, &item.topic, &mut draft.message)
             .map_err(|fault| fault.in_part(format!("produce[{place}]")))?;
+        label(request.head, &mut draft.message);
         Ok((item.topic.into_owned(), draft))
     });
     drafts.collect()

@@ -16,6 +16,7 @@ use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 
 use super::entities::taken_expected;
+use super::traced::{cause, tell};
 use super::words::moment;
 use super::{Request, fault};
 use crate::http::answer::json;
@@ -47,7 +48,12 @@ async fn decide(request: &Request<'_>, asked: EffectBegin<'_>, urge: Urge) -> Ha
     let inherited = request.app.broker.inherit(std::slice::from_mut(&mut call)).await;
     inherited.map_err(|failure| fault(&failure))?;
     take_tenant(request, &mut call)?;
-    let begun = request.app.broker.begin_effect(&call).await.map_err(|failure| fault(&failure))?;
+    let traced = cause(request, &call);
+    let begun = request.app.broker.begin_effect(&call).await.map_err(|failure| fault(&failure));
+    if let Some(traced) = traced {
+        tell(traced, &call, begun.as_ref());
+    }
+    let begun = begun?;
     let decision = decision(request, &begun)?;
     let mut answer = json(StatusCode::OK, &decision);
     if let EffectDecision::InProgress { retry_after_ms, .. } = decision {
@@ -83,10 +89,7 @@ async fn begin_many(request: &Request<'_>, asked: EffectBegins<'_>) -> Handled {
             Err(fault) => *refused = Some(fault),
         }
     }
-    let begun = match calls.is_empty() {
-        true => Vec::new(),
-        false => request.app.broker.begin_effects(&calls).await.map_err(|failure| fault(&failure))?,
-    };
+    let begun = begin_all(request, &calls).await?;
     let mut begun = begun.into_iter();
     let results: Vec<Result<Begun, Fault>> = faults
         .into_iter()
@@ -104,6 +107,25 @@ async fn begin_many(request: &Request<'_>, asked: EffectBegins<'_>) -> Handled {
         Err(fault) => EffectBegun::refused(fault),
     });
     Ok(json(StatusCode::OK, &EffectsBegun { results: results.collect() }))
+}
+
+async fn begin_all(
+    request: &Request<'_>,
+    calls: &[EffectCall<'_>],
+) -> Result<Vec<Result<Begun, driftq_engine::Failure>>, Fault> {
+    if calls.is_empty() {
+        return Ok(Vec::new());
+    }
+    let traced: Vec<_> = calls.iter().map(|call| cause(request, call)).collect();
+    let begun = request.app.broker.begin_effects(calls).await.map_err(|failure| fault(&failure))?;
+    for (traced, (call, begun)) in traced.into_iter().zip(calls.iter().zip(&begun)) {
+        let Some(traced) = traced else { continue };
+        match begun {
+            Ok(begun) => tell(traced, call, Ok(begun)),
+            Err(failure) => tell(traced, call, Err(&fault(failure))),
+        }
+    }
+    Ok(begun)
 }
 
 /// As whom an effect is begun: the tenant that the call names or that the message has, which must be the caller's.
@@ -184,6 +206,9 @@ pub(super) async fn finish(request: &Request<'_>) -> Handled {
     let receipt = receipt(request, &asked.token)?;
     let end = taken_result(asked.result);
     let ended = request.app.broker.finish_effect(receipt, &end).await.map_err(|failure| fault(&failure))?;
+    if let Some(tracer) = &request.app.tracer {
+        tracer.effect_ended(&receipt, status_name(end.status));
+    }
     Ok(json(StatusCode::OK, &shown_end(ended)))
 }
 
@@ -193,6 +218,9 @@ pub(super) async fn renew(request: &Request<'_>) -> Handled {
     let receipt = receipt(request, &asked.token)?;
     let renewed = request.app.broker.renew_effect(receipt, asked.lease_ms).await;
     let lease = renewed.map_err(|failure| fault(&failure))?;
+    if let Some(tracer) = &request.app.tracer {
+        tracer.effect_renewed(&lease.receipt, lease.expires);
+    }
     let answer = EffectRenewed {
         expires_at: moment(lease.expires),
         epoch: u64::from(lease.receipt.epoch),
@@ -207,6 +235,9 @@ pub(super) async fn release(request: &Request<'_>) -> Handled {
     let receipt = receipt(request, &asked.token)?;
     let released = request.app.broker.release_effect(receipt, asked.uncertain).await;
     let already = released.map_err(|failure| fault(&failure))?;
+    if let Some(tracer) = &request.app.tracer {
+        tracer.effect_ended(&receipt, "released");
+    }
     let result = if already { ReleaseResult::AlreadyReleased } else { ReleaseResult::Released };
     Ok(json(StatusCode::OK, &EffectReleased { result }))
 }
@@ -214,7 +245,6 @@ pub(super) async fn release(request: &Request<'_>) -> Handled {
 pub(super) async fn resolve(request: &Request<'_>) -> Handled {
     request.no_query()?;
     let asked = EffectResolve::from_json(request.json()?)?;
-    let status = asked.result.status;
     let mut end = taken_result(asked.result);
     end.ending.by = asked.by;
     end.ending.why = asked.why;
@@ -224,11 +254,7 @@ pub(super) async fn resolve(request: &Request<'_>) -> Handled {
     let who = (&*tenant, &*asked.scope, &*asked.key);
     let ended = request.app.broker.resolve_effect(who, seen, &end).await;
     let answer = json(StatusCode::OK, &shown_end(ended.map_err(|failure| fault(&failure))?));
-    let status = match status {
-        EffectStatus::Succeeded => "succeeded",
-        EffectStatus::FailedFinal => "failed_final",
-        EffectStatus::FailedRetryable => "failed_retryable",
-    };
+    let status = status_name(end.status);
     let detail = format!("{status}, by {:?}: {:?}", end.ending.by, end.ending.why);
     let answer = noted(answer, of_tenant(&tenant, &detail));
     Ok(about(answer, &["effects", &asked.scope, &asked.key]))
@@ -294,6 +320,17 @@ pub(super) fn unknown_lease() -> Fault {
 fn unreadable() -> Fault {
     tracing::error!("what the log keeps about an effect is not what was written");
     Fault::new(driftq_api::Code::Internal, "what is kept about the effect cannot be understood")
+}
+
+/// How an effect ended, in one word.
+pub(super) const fn status_name(status: ledger::Status) -> &'static str {
+    match status {
+        ledger::Status::Succeeded => "succeeded",
+        ledger::Status::FailedFinal => "failed_final",
+        ledger::Status::FailedRetryable => "failed_retryable",
+        ledger::Status::InProgress => "in_progress",
+        ledger::Status::Unknown => "unknown",
+    }
 }
 
 /// An ending as the broker takes it.

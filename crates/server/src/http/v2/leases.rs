@@ -12,6 +12,7 @@ use driftq_engine::core::{Identity, LEASE_BYTES_MAX, Outcome, Settlement, Verdic
 use driftq_engine::{BorrowRequest, LeaseCall, Lent};
 use hyper::StatusCode;
 
+use super::traced::TracedSettlements;
 use super::words::{FRAME_BYTES, Reader, moment, with_item};
 use super::{Request, fault};
 use crate::http::answer::{json, stream as streamed, whole};
@@ -29,7 +30,7 @@ pub(super) async fn lease(request: &Request<'_>) -> Handled {
     let header = request.key()?;
     let call = LeaseCall {
         topic: topic.to_string(),
-        group: group.into_owned(),
+        group: group.to_string(),
         owner: asked.owner.into_owned(),
         max: asked.max,
         lease_ms: asked.lease_ms,
@@ -38,19 +39,20 @@ pub(super) async fn lease(request: &Request<'_>) -> Handled {
     };
     let app = request.app;
     let lent = app.broker.lend(call).await.map_err(|failure| fault(&failure))?;
-    let body = leased(request, &topic, lent).await?;
+    let body = leased(request, (&topic, &group), lent).await?;
     Ok(whole(StatusCode::OK, JSON, body))
 }
 
 /// The body of an answer that lends. What does not fit into it goes back, and no attempt is used; so does everything if
 /// the edge holds as many bytes as it may.
-async fn leased(request: &Request<'_>, topic: &str, mut lent: Lent) -> Result<Bytes, Fault> {
+async fn leased(request: &Request<'_>, (topic, group): (&str, &str), mut lent: Lent) -> Result<Bytes, Fault> {
     let app = request.app;
     let mut charge = app.budget.open();
     let room = (16 + lent.bytes() + lent.len() * FRAME_BYTES).min(ANSWER_BYTES_MAX);
     charge.grow(room).await?;
     let mut out = LeasedWriter::with_capacity(room);
-    let reader = Reader { topic, broker: &app.broker, shows_payloads: true };
+    let traced = app.tracer.as_deref().map(|tracer| (tracer, group));
+    let reader = Reader { topic, broker: &app.broker, shows_payloads: true, traced };
     let mut loan = Loan::new(app.broker.clone(), Vec::with_capacity(lent.len()));
     while let Some(delivery) = lent.next().await {
         let before = out.bytes();
@@ -95,8 +97,9 @@ pub(super) async fn stream(request: &Request<'_>) -> Handled {
         credit: asked.credit,
     };
     let open = request.app.metrics.open_stream([&call.topic, &call.group, &call.owner]);
+    let tracer = request.app.tracer.clone().map(|tracer| (tracer, call.group.clone()));
     let deliveries = request.app.broker.borrow(call).await.map_err(|failure| fault(&failure))?;
-    let words = Words::V2 { topic: topic.into_owned(), broker: request.app.broker.clone() };
+    let words = Words::V2 { topic: topic.into_owned(), broker: request.app.broker.clone(), tracer };
     Ok(streamed(Lines::new(
         deliveries,
         words,
@@ -163,7 +166,11 @@ async fn settle<'a>(
     }
     if !items.is_empty() {
         let draining = *broker.stopping().borrow();
+        let traced = TracedSettlements::of(request.app.tracer.as_deref(), &items);
         let outcomes = broker.settle(items).await.map_err(|failure| fault(&failure))?;
+        if let Some(traced) = traced {
+            traced.tell(&outcomes, broker.now());
+        }
         for (place, outcome) in places.into_iter().zip(outcomes) {
             results[place] = shown(outcome, draining);
         }

@@ -30,6 +30,7 @@ mod sessions;
 mod settings;
 mod tenants;
 mod topics;
+mod traced;
 mod words;
 
 use std::borrow::Cow;
@@ -221,7 +222,7 @@ impl Request<'_> {
 
     /// How messages of a topic are shown that are only looked at.
     fn reader<'a>(&'a self, topic: &'a str) -> Reader<'a> {
-        Reader { topic, broker: &self.app.broker, shows_payloads: self.caller.sees_payloads() }
+        Reader { topic, broker: &self.app.broker, shows_payloads: self.caller.sees_payloads(), traced: None }
     }
 
     /// The key that makes sending the call again safe, if there is one.

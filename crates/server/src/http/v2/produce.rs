@@ -15,6 +15,7 @@ use crate::http::answer::{json, whole};
 use crate::http::failure::{Call, fault, produce_rejection};
 use crate::http::tenancy::Holding;
 use crate::http::v1::{Handled, adopt};
+use crate::trace::label;
 
 pub(super) async fn produce(request: &Request<'_>) -> Handled {
     request.no_query()?;
@@ -30,6 +31,7 @@ pub(super) async fn produce(request: &Request<'_>) -> Handled {
     each_message(form, body, |message| drafts.push(draft(message)))?;
     for draft in &mut drafts {
         adopt(request.app, request.caller, &topic, &mut draft.message)?;
+        label(request.head, &mut draft.message);
     }
     if let Some(header) = &header {
         let hash = RequestHash::of(body);
@@ -64,6 +66,7 @@ pub(super) async fn produce(request: &Request<'_>) -> Handled {
 async fn one(request: &Request<'_>, topic: &str, body: &[u8], header: Option<String>) -> Handled {
     let mut draft = draft(Message::from_json(body)?);
     adopt(request.app, request.caller, topic, &mut draft.message)?;
+    label(request.head, &mut draft.message);
     if let Some(header) = &header {
         name(&mut draft, header, RequestHash::of(body))?;
     }

@@ -11,6 +11,8 @@ use driftq_api::{Moment, end_line};
 use driftq_engine::core::{self, Deadline, Time, TopicId};
 use driftq_engine::{Broker, Delivered, Seen};
 
+use crate::trace::Tracer;
+
 /// Room for everything around key and value that a plain delivery has.
 pub(super) const FRAME_BYTES: usize = 400;
 
@@ -20,6 +22,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) broker: &'a Broker,
     /// Whether the caller may see the values of messages that are not lent to it.
     pub(crate) shows_payloads: bool,
+    /// Who traces what is lent, and to which group it is.
+    pub(crate) traced: Option<(&'a Tracer, &'a str)>,
 }
 
 /// The line of a delivery, with its newline.
@@ -38,6 +42,9 @@ pub(super) fn with_item(
 ) -> Result<(), core::Malformed> {
     let message = core::Message::decode(&delivered.payload)?;
     let token = reader.broker.token(&delivered.receipt);
+    let labels = message.envelope.as_ref().map_or(&[][..], |envelope| &envelope.labels);
+    let traced =
+        reader.traced.and_then(|(tracer, group)| tracer.lent(delivered, labels, (reader.topic, group)));
     let item = Item {
         topic: Cow::Borrowed(reader.topic),
         partition: delivered.partition,
@@ -56,6 +63,7 @@ pub(super) fn with_item(
             token: Cow::Borrowed(&token),
             attempt: delivered.attempt,
             expires_at: moment(delivered.expires),
+            traceparent: traced.map(|context| Cow::Owned(context.to_string())),
         }),
         ..item(&message)
     };
