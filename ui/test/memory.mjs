@@ -4,8 +4,8 @@
 
 import { browser, furnish, goTo, open, Server } from "./bench.mjs";
 
-/** An hour at one event in a second, in three parts. */
-const EVENTS = 1_200;
+/** An hour at one event in a second, in three parts; the argument is another number of events in each. */
+const EVENTS = Number(process.argv[2] ?? 1_200);
 const PARTS = 3;
 const ALLOWED_MIB = 2;
 const TOPICS = 500;

@@ -40,7 +40,7 @@ redrive` and `dlq purge` take it as --cause.
 
 Examples:
   driftq dlq causes orders
-  driftq dlq redrive orders --cause 'card # was declined' --dry-run"
+  driftq dlq redrive orders --cause 'no such customer' --dry-run"
     )]
     Causes {
         /// The topic that the letters come from

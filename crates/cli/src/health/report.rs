@@ -14,7 +14,8 @@ use crate::{
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Asks the server what it finds in everything that can go wrong, as the dashboard does, and says of each finding what it is, why it is so, and which \
+    after_help = "Asks the server what it finds in everything that can go wrong, as the dashboard does, and says of each \
+finding what it is, why it is so, and which \
 command to go on with:
     act   an operator must do something: dead letters, effects whose outcome is unknown,
           a group that no worker has read for in a minute, a message that waits for an

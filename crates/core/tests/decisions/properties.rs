@@ -36,7 +36,7 @@ fn the_histories_have_everything_in_them() {
             fact => format!("{fact:?}").split([' ', '(']).next().unwrap_or_default().to_owned(),
         }));
     }
-    assert_eq!(kinds.len(), 46, "{kinds:?}");
+    assert_eq!(kinds.len(), 47, "{kinds:?}");
 }
 
 proptest! {
