@@ -260,6 +260,17 @@ impl Crew {
         self.full.clear();
     }
 
+    /// A partition has something, and its window is full.
+    pub(crate) fn set_full(&mut self, partition: u32, now: Time) {
+        self.hot.remove(&partition);
+        self.full.insert(partition);
+        if let Some(lane) = self.lanes.get_mut(partition as usize)
+            && lane.full_since == Time(0)
+        {
+            lane.full_since = now;
+        }
+    }
+
     /// Partitions whose window was full for the readers that were there may have room for a new reader.
     pub(crate) fn heat_full(&mut self) {
         self.hot.append(&mut self.full);

@@ -101,12 +101,7 @@ impl Deliveries {
         let progress = members.progress.get(partition as usize)?;
         let lane = topic.partitions.get(partition as usize)?;
         let Some(taker) = crew.next_taker(progress, turn.settings.windows(topic)) else {
-            crew.hot.remove(&partition);
-            crew.full.insert(partition);
-            let lane = &mut crew.lanes[partition as usize];
-            if lane.full_since == Time(0) {
-                lane.full_since = turn.now;
-            }
+            crew.set_full(partition, turn.now);
             return Some((partition, Next::Nothing));
         };
         let view = View {
