@@ -126,12 +126,7 @@ impl State {
             Ok(First { topic, partition, offset, request })
         })?;
         if version > 2 {
-            state.effects = Effects::decode(&mut take)?;
-            state.commits = Commits::decode(&mut take)?;
-            state.outputs = Outputs::decode(&mut take, version)?;
-            state.runs = Runs::decode(&mut take, version)?;
-            state.runs.note_writes(&state.outputs);
-            state.pin_effects();
+            state.take_work(&mut take, version)?;
         }
         if version > 3 {
             state.entities = Entities::decode(&mut take)?;
@@ -158,6 +153,17 @@ impl State {
         state.count_tenants();
         take.done()?;
         Ok(state)
+    }
+
+    /// Reads effects, and what commits and runs tell of them.
+    fn take_work(&mut self, take: &mut Take<'_>, version: u32) -> Result<(), Malformed> {
+        self.effects = Effects::decode(take)?;
+        self.commits = Commits::decode(take)?;
+        self.outputs = Outputs::decode(take, version)?;
+        self.runs = Runs::decode(take, version)?;
+        self.runs.note_writes(&self.outputs);
+        self.pin_effects();
+        Ok(())
     }
 
     fn put_topic(&self, out: &mut Vec<u8>, topic: &Topic) {

@@ -52,24 +52,8 @@ impl View<'_> {
         let state = &self.turn.journal.state;
         Some(match query {
             Query::Topic(topic) => Description::Topic(self.deliveries.describe_topic(state.topic(*topic)?)),
-            Query::Groups(topic) => {
-                let topic = state.topic(*topic)?;
-                Description::Groups(
-                    topic
-                        .groups
-                        .values()
-                        .map(|g| self.deliveries.describe_group(self.turn, topic, g))
-                        .collect(),
-                )
-            }
-            Query::Group(topic, name) => {
-                let topic = state.topic(*topic)?;
-                let group = topic.group_named(name).map(|group| GroupDescription {
-                    loans: loans_of(topic, group),
-                    ..self.deliveries.describe_group(self.turn, topic, group)
-                });
-                Description::Groups(group.into_iter().collect())
-            }
+            Query::Groups(topic) => Description::Groups(self.groups(state.topic(*topic)?)),
+            Query::Group(topic, name) => Description::Groups(self.group(state.topic(*topic)?, name)),
             Query::Slowest(topic) => Description::Slowest(slowest_group(state.topic(*topic)?)),
             Query::Message(message) => {
                 Description::Message(self.deliveries.describe_message(self.turn, *message))
@@ -124,6 +108,20 @@ impl View<'_> {
                 Description::Entities(entities, more)
             }
         })
+    }
+
+    fn groups(&self, topic: &Topic) -> Vec<GroupDescription> {
+        let groups = topic.groups.values();
+        groups.map(|group| self.deliveries.describe_group(self.turn, topic, group)).collect()
+    }
+
+    /// One group, with what it has on loan; none if there is none of this name.
+    fn group(&self, topic: &Topic, name: &str) -> Vec<GroupDescription> {
+        let group = topic.group_named(name).map(|group| GroupDescription {
+            loans: loans_of(topic, group),
+            ..self.deliveries.describe_group(self.turn, topic, group)
+        });
+        group.into_iter().collect()
     }
 
     /// What metrics need: numbers that are kept anyway, and no walk over what waits or is on loan. Every scrape asks for

@@ -119,9 +119,7 @@ fn groups_that_are_behind_are_found() {
 #[test]
 fn a_pause_is_told_once_and_only_if_something_waits() {
     let since = json!({"paused_at": "2030-01-01T00:00:00Z"});
-    let group_since = since.clone();
-    let group_paused =
-        move |survey: &mut Survey| survey.groups = vec![seen(with(group(5), group_since), None)];
+    let group_paused = move |survey: &mut Survey| survey.groups = vec![seen(with(group(5), since), None)];
     finds(
         group_paused,
         Urgency::Look,
