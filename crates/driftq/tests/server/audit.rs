@@ -180,6 +180,15 @@ fn prepared(world: &World, key: &str, operation: Operation) -> Case {
             world.lent(&name);
             case(format!("{topic}/messages/0/0"), Value::Null, format!("{about_topic}/messages/0/0"), "")
         }
+        Operation::RetryMessage => {
+            world.lent(&name);
+            case(
+                format!("{topic}/messages/0/0/retry"),
+                Value::Null,
+                format!("{about_topic}/messages/0/0"),
+                "",
+            )
+        }
         Operation::Redrive | Operation::Purge => {
             world.dead(&name);
             let (verb, detail) = match operation {
