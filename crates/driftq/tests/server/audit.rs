@@ -182,7 +182,12 @@ fn prepared(world: &World, key: &str, operation: Operation) -> Case {
         }
         Operation::RetryMessage => {
             world.lent(&name);
-            case(format!("{topic}/messages/0/0/retry"), Value::Null, format!("{about_topic}/messages/0/0"), "")
+            case(
+                format!("{topic}/messages/0/0/retry"),
+                Value::Null,
+                format!("{about_topic}/messages/0/0"),
+                "",
+            )
         }
         Operation::Redrive | Operation::Purge => {
             world.dead(&name);
