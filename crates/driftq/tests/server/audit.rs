@@ -292,6 +292,10 @@ fn every_call_that_manages_something_has_its_entry() {
     let actor = format!("key:{id}");
     let mut before = 0;
     for operation in Operation::all().filter(|operation| operation.is_audited()) {
+        // A server that has its log for itself refuses it; the tests of clusters look for its entry.
+        if matches!(operation, Operation::DrainNode | Operation::ResumeNode) {
+            continue;
+        }
         let Case { path, body, target, detail } = prepared(&world, &key, operation);
         let body = Some(&body).filter(|body| !body.is_null());
         let (method, name) = (operation.method().name(), format!("request-{}", operation.id()));

@@ -178,6 +178,11 @@ fn a_drained_server_hands_over_without_an_error() {
     check(addresses[0], 0, &acknowledged);
     let shown = nodes[0].run(&["cluster", "status"]);
     assert!(shown.stdout.contains("drained"), "{}{}", shown.stdout, shown.stderr);
+    let audit = Client::connect(addresses[0]).get("/v2/audit").json();
+    let told = |entry: &Value| entry["action"] == "drain_node" && entry["outcome"] == "done";
+    let entry =
+        audit["entries"].as_array().unwrap().iter().find(|entry| told(entry)).expect("the audit tells of it");
+    assert!(entry["target"].as_str().unwrap().contains("node"), "{entry}");
     // What is left must not be drained, too.
     let second = cluster(addresses[0], |_| true)["serving"].as_str().unwrap().to_owned();
     let third = nodes.iter().map(Server::url).find(|url| *url != first && *url != second).unwrap();
