@@ -49,3 +49,8 @@ impl Signals {
         }
     }
 }
+
+/// Asks a process to stop. If it is gone, that is what was wanted.
+pub fn terminate(process: Option<u32>) {
+    crate::child::tell(process, rustix::process::Signal::TERM);
+}

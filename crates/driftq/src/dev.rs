@@ -17,6 +17,8 @@ use driftq_engine::{Counters, Recovery};
 use tokio::net::TcpListener;
 
 use super::{
+    config_check::refuse,
+    dev_nodes::{self, NODES_MAX},
     serve::{Manner, host, refuse_address},
     startup,
 };
@@ -39,9 +41,13 @@ const SHOWN: [&str; 4] = ["listen", "data", "ephemeral", "log_level"];
 Examples:
   driftq dev
   driftq dev --ephemeral                   # in memory: everything is gone at the end
-  driftq dev --data /tmp/try --log-level info"
+  driftq dev --data /tmp/try --log-level info
+  driftq dev --nodes 3 --log postgres://me@localhost/queue    # see docs/cluster.md"
 )]
 pub(crate) struct Args {
+    /// Start so many servers that share the log of --log, to see one take over from another
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=i64::from(NODES_MAX)))]
+    nodes: Option<u8>,
     #[command(flatten)]
     knobs: Knobs,
 }
@@ -75,6 +81,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let mut resolved = resolve(&args.knobs.0);
     if is_default(&resolved, "log_level") {
         "warn".clone_into(&mut resolved.config.log_level);
+    }
+    if let Some(count) = args.nodes {
+        refuse(&resolved.problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        return dev_nodes::run(&resolved.config, count);
     }
     let desk = Desk {
         moves: is_default(&resolved, "listen"),
@@ -209,7 +219,7 @@ fn next_steps(scheme: &str, address: SocketAddr) -> Vec<String> {
 }
 
 /// This program as it was called: a path stays a path, because then it may not be found by its name.
-fn program() -> String {
+pub(super) fn program() -> String {
     let called = env::args().next().filter(|name| name.contains('/'));
     called.map_or_else(|| "driftq".to_owned(), |path| word(&path))
 }

@@ -4,6 +4,7 @@ mod completions;
 mod config_check;
 mod connecting;
 mod dev;
+mod dev_nodes;
 mod global_options;
 mod node;
 mod serve;

@@ -42,7 +42,7 @@ pub(super) async fn serve(
     let listener = listener.into_std().context("the listener")?;
     let (place, url) = (config.log.clone(), own_url(config, address));
     let seat =
-        tokio::task::spawn_blocking(move || Seat::keep(&place, url)).await.context("the start ended")?;
+        tokio::task::spawn_blocking(move || Seat::keep(&place, &url)).await.context("the start ended")?;
     let seat = Arc::new(seat.map_err(|error| startup::explain(&error, config))?);
     let mut standing = seat.standing();
     startup::announce_node(config, seat.url(), address)?;
@@ -71,9 +71,10 @@ pub(super) async fn serve(
         let recovered = startup::recovered(&recovery);
         tracing::info!(node = seat.url(), recovered, "this server serves now");
         standby.hand_over();
+        let fenced = broker.fenced();
         let serving = Serving::begin(config, manner, dup(&listener)?, broker, Some(Arc::clone(&seat)))?;
         tokio::select! {
-            why = replaced(&mut standing) => {
+            why = replaced(&mut standing, fenced) => {
                 tracing::info!(why, "this server hands over");
                 serving.end().await?;
                 seat.leave().await;
@@ -103,11 +104,17 @@ fn own_url(config: &Config, address: SocketAddr) -> String {
 }
 
 /// Resolves when this server must not serve any longer, with the reason.
-async fn replaced(standing: &mut watch::Receiver<Standing>) -> &'static str {
+async fn replaced(
+    standing: &mut watch::Receiver<Standing>,
+    mut fenced: watch::Receiver<bool>,
+) -> &'static str {
     let ends = |standing: &Standing| !standing.is_mine || standing.is_drained;
-    let Ok(now) = standing.wait_for(ends).await.map(|now| now.clone()) else {
-        return "the seat is gone";
+    let ended = tokio::select! {
+        ended = standing.wait_for(ends) => ended.map(|now| now.clone()),
+        // By a server that takes no part in the cluster, or by one that took over while this one slept.
+        _ = fenced.wait_for(|is_fenced| *is_fenced) => return "another server has opened the log",
     };
+    let Ok(now) = ended else { return "the seat is gone" };
     if !now.is_mine {
         return "another server has the seat";
     }

@@ -203,6 +203,11 @@ impl Broker {
         self.shared().stopping.subscribe()
     }
 
+    /// Turns true when another server has opened the log: this one serves nothing more.
+    pub fn fenced(&self) -> watch::Receiver<bool> {
+        self.shared().fenced.subscribe()
+    }
+
     /// Lets open streams end (they return `None` from now on) without waiting for anything: the first half of
     /// [`Broker::stop`], for an edge that has connections of its own to close in between.
     pub fn begin_stop(&self) {

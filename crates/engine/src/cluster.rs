@@ -106,9 +106,9 @@ impl Seat {
     /// # Errors
     /// If the database refuses, or the tables in it are not those of a log.
     #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "it can only be refused"))]
-    pub fn keep(place: &PostgresPlace, url: String) -> Result<Self, StartError> {
+    pub fn keep(place: &PostgresPlace, url: &str) -> Result<Self, StartError> {
         #[cfg(feature = "postgres")]
-        return Self::begin(crate::log::PostgresRegister::open(place, &url)?, url);
+        return Self::begin(crate::log::PostgresRegister::open(place, url)?, url.to_owned());
         #[cfg(not(feature = "postgres"))]
         Err(StartError::Config("this driftq was built without PostgreSQL; use one with the feature postgres"))
     }

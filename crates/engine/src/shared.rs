@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) scraped: Scraped,
     /// True as soon as the broker begins to stop.
     pub(crate) stopping: watch::Sender<bool>,
+    /// Another server has the log.
+    pub(crate) fenced: watch::Sender<bool>,
     /// True when the decide thread has ended.
     pub(crate) ended: watch::Sender<bool>,
     /// Rung whenever a stream ends.
@@ -73,6 +75,7 @@ impl Shared {
             defined: watch::Sender::new(0),
             scraped: Scraped::default(),
             stopping: watch::Sender::new(false),
+            fenced: watch::Sender::new(false),
             ended: watch::Sender::new(false),
             stream_ended: Notify::new(),
             turns: AtomicU64::new(0),

@@ -86,6 +86,7 @@ fn supervise<L: Log>(shared: &Arc<Shared>, log: &L, ready: Ready) {
         let why = match broken {
             Broken::Fenced(why) => {
                 tracing::error!(%why, "this server steps down for good; nothing is lost that was acknowledged");
+                shared.fenced.send_replace(true);
                 shared.inbox.wait_for_stop();
                 break;
             }

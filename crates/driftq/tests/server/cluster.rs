@@ -1,8 +1,10 @@
 //! Several real servers on one log in PostgreSQL: one serves, the others pass requests on and take over.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -195,8 +197,49 @@ fn a_drained_server_hands_over_without_an_error() {
 }
 
 #[test]
+fn a_server_that_takes_no_part_does_not_end_the_cluster() {
+    let nodes = three("cluster_robbed");
+    let nowhere = Path::new("/nonexistent/driftq-data");
+    let log = ["--log", DATABASE.url(), "--log-schema", "cluster_robbed"];
+    let robber = Server::start(nowhere, &log);
+    let until = Instant::now() + PATIENCE;
+    let is_taken =
+        |address| post(address, r#"{"topic":"t","value":"v"}"#).is_ok_and(|said| said.contains(" 200 "));
+    // One of the cluster takes the log back, and the other can write nothing more.
+    while !is_taken(nodes[1].address) || is_taken(robber.address) {
+        assert!(Instant::now() < until, "the cluster does not serve");
+    }
+    check(nodes[2].address, 0, &BTreeSet::from(["v".to_owned()]));
+}
+
+#[test]
+fn a_desk_has_three_servers_with_one_command() {
+    let mut dev = std::process::Command::new(env!("CARGO_BIN_EXE_driftq"));
+    dev.args(["dev", "--nodes", "3", "--log", DATABASE.url(), "--log-schema", "cluster_desk"]);
+    let mut dev = dev.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(dev.stdout.take().unwrap()).lines();
+    let told: Vec<String> = lines.map(Result::unwrap).take_while(|line| !line.contains("Ctrl-C")).collect();
+    let addresses: Vec<SocketAddr> = told
+        .iter()
+        .filter(|line| line.contains("(process "))
+        .map(|line| line.split_whitespace().nth(2).unwrap().trim_start_matches("http://").parse().unwrap())
+        .collect();
+    assert_eq!(addresses.len(), 3, "{told:?}");
+    let seen = cluster(addresses[2], |cluster| cluster["serving"].is_string());
+    assert_eq!(seen["nodes"].as_array().unwrap().len(), 3, "{seen}");
+    let sent = std::process::Command::new("kill").args(["-INT", &dev.id().to_string()]).status();
+    assert!(sent.unwrap().success() && dev.wait().unwrap().success());
+    assert!(
+        addresses.iter().all(|address| std::net::TcpStream::connect(address).is_err()),
+        "all have stopped"
+    );
+}
+
+#[test]
 fn a_cluster_needs_a_log_that_can_be_shared() {
     let ran = crate::command::run(&["serve", "--ephemeral", "--node-url", "http://127.0.0.1:1"]);
+    assert!(ran.stderr.contains("--log postgres://"), "{}{}", ran.stdout, ran.stderr);
+    let ran = crate::command::run(&["dev", "--nodes", "3"]);
     assert!(ran.stderr.contains("--log postgres://"), "{}{}", ran.stdout, ran.stderr);
     let ran = crate::command::run(&["serve", "--node-url", "10.0.0.1:8080"]);
     assert!(ran.stderr.contains("http://host:port"), "{}{}", ran.stdout, ran.stderr);

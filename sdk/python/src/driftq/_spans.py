@@ -60,7 +60,8 @@ def handling(items: Sequence[Mapping[str, Any]], group: str) -> OpenSpan | None:
     """The span of a handler that is called for these deliveries; None without OpenTelemetry."""
     if _otel is None:
         return None
-    topic = str(items[0]["topic"])
+    # Nothing that an item lacks is worth a handler that is not called.
+    topic = str(items[0].get("topic", ""))
     attributes: dict[str, Any] = {
         "messaging.system": "driftq",
         "messaging.operation.name": "process",
@@ -69,11 +70,11 @@ def handling(items: Sequence[Mapping[str, Any]], group: str) -> OpenSpan | None:
         "messaging.consumer.group.name": group,
     }
     if len(items) == 1:
-        item = items[0]
-        attributes["messaging.destination.partition.id"] = str(item["partition"])
-        attributes["messaging.message.id"] = f"{item['partition']}/{item['offset']}"
-        attributes["driftq.attempt"] = item["lease"]["attempt"]
-        parent = _remote(item["lease"].get(TRACEPARENT))
+        item, lease = items[0], items[0].get("lease") or {}
+        attributes["messaging.destination.partition.id"] = str(item.get("partition", ""))
+        attributes["messaging.message.id"] = f"{item.get('partition', '')}/{item.get('offset', '')}"
+        attributes["driftq.attempt"] = lease.get("attempt", 1)
+        parent = _remote(lease.get(TRACEPARENT))
     else:
         attributes["messaging.batch.message_count"] = len(items)
         parent = None
