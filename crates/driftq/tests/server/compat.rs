@@ -235,6 +235,8 @@ impl Reply {
 pub(crate) struct Stream {
     pub(crate) client: Client,
     pub(crate) headers: Vec<(String, String)>,
+    /// What has come behind the last line: a server that passes a stream on cuts it as it comes.
+    rest: String,
 }
 
 impl Stream {
@@ -249,7 +251,7 @@ impl Stream {
     pub(crate) fn opened(mut client: Client) -> Self {
         let (status, headers) = client.head();
         assert_eq!(status, 200);
-        Self { client, headers }
+        Self { client, headers, rest: String::new() }
     }
 
     /// The next chunk; `None` when the stream ends as it should.
@@ -266,11 +268,15 @@ impl Stream {
     pub(crate) fn line(&mut self) -> String {
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            let chunk = self.chunk().expect("the stream goes on");
-            if chunk != "\n" {
-                return chunk;
+            while let Some(end) = self.rest.find('\n') {
+                let line: String = self.rest.drain(..=end).collect();
+                if line != "\n" {
+                    return line;
+                }
             }
             assert!(Instant::now() < deadline, "nothing but heartbeats came");
+            let chunk = self.chunk().expect("the stream goes on");
+            self.rest.push_str(&chunk);
         }
     }
 
