@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{self, Receiver, SyncSender, sync_channel};
+use std::thread;
 use std::time::Duration;
 
 use driftq_testbed::Postgres;
@@ -68,7 +69,7 @@ fn nothing_acknowledged_is_lost_when_a_synchronous_standby_takes_over() {
     assert_eq!(Client::connect(first.address).post_json("/v1/topics", &json!({"name": "t"})).status, 201);
     let (address, over) = (first.address, AtomicBool::new(false));
     let (tell, had) = sync_channel(PRODUCERS * 100);
-    let expected: BTreeSet<String> = std::thread::scope(|scope| {
+    let expected: BTreeSet<String> = thread::scope(|scope| {
         let (over, tell) = (&over, &tell);
         let producers: Vec<_> =
             (0..PRODUCERS).map(|name| scope.spawn(move || produce(address, name, over, tell))).collect();
@@ -91,8 +92,18 @@ fn nothing_acknowledged_is_lost_when_a_synchronous_standby_takes_over() {
 /// The first line of a server's log that has these words.
 fn said(server: &mut Server, words: &str) -> String {
     let log = BufReader::new(server.take_log());
-    let mut lines = log.lines().map(|line| line.expect("the log is text"));
-    lines.find(|line| line.contains(words)).expect("it was said")
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        log.lines().map(|line| line.expect("the log is text")).try_for_each(|line| tell.send(line))
+    });
+    let mut heard = Vec::new();
+    loop {
+        let line = told.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {words:?} in {heard:?}"));
+        if line.contains(words) {
+            return line;
+        }
+        heard.push(line);
+    }
 }
 
 #[test]

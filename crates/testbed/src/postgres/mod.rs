@@ -153,7 +153,15 @@ impl Postgres {
     /// # Errors
     /// If it cannot be made, or this server belongs to somebody else.
     pub fn standby(&self) -> Result<Self> {
-        Ok(Self::of(self.own()?.standby()?))
+        let following = || self.psql("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'");
+        let before = following()?;
+        let standby = Self::of(self.own()?.standby()?);
+        // It is up before it follows.
+        let deadline = Instant::now() + CATCH_UP_WAIT;
+        while following()? == before {
+            ensure!(Instant::now() < deadline, "the standby does not follow");
+        }
+        Ok(standby)
     }
 
     /// A copy without which this server answers no commit (a synchronous standby). The copy itself waits for nobody, so
