@@ -32,8 +32,8 @@ pub struct Delivered {
     pub priority: u8,
     /// When it was to go out, if it was scheduled.
     pub due: Option<Time>,
-    /// What it waited for.
-    pub waited: Waited,
+    /// What it waited for, if that is told and was not told before.
+    pub waited: Option<Box<Waited>>,
     /// Names this delivery; see [`crate::Broker::token`].
     pub receipt: Receipt,
 }

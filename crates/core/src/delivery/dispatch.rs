@@ -3,6 +3,7 @@
 //! The order of claims lives with the lanes: [`Lane::candidate`] is the one place that says which message of a
 //! partition goes next.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use crate::delivery::Deliveries;
@@ -18,7 +19,6 @@ use crate::words::id::{GroupId, Time, TopicId};
 use crate::words::input::{LEASE_BYTES_MAX, Style};
 use crate::words::receipt::Receipt;
 use crate::words::run::How;
-use crate::words::waited::Waited;
 
 /// Nothing more is lent while the batch holds this many bytes of facts: many groups that get many messages each would
 /// fill more than a frame of the log. The rest goes on with the next batch.
@@ -188,7 +188,8 @@ impl Deliveries {
         let supersedes = before.is_some() || given_back.is_some();
         let attempt = before.map_or(0, |pending| pending.attempts) + 1;
         let expires = turn.now.after_ms(lease_ms);
-        let waited = crew.waited(turn.now, topic, spot, (before, given_back, freed));
+        let told = || Box::new(crew.waited(turn.now, topic, spot, (before, given_back, freed)));
+        let waited = turn.settings.tells_waits.then(told);
         let Some(slot) = topic.partitions[partition as usize].slots.get(sequence) else { return };
         let place = Place { topic: spot.topic, group, partition, offset: slot.offset };
         let leased = DeliveryFact::Leased { token, attempt, at: turn.now, expires, owner, style };
@@ -266,7 +267,7 @@ impl Turn {
             at: slot.at,
             priority: slots.priority(spot.sequence),
             due: Some(slots.due(spot.sequence)).filter(|due| (Time(1)..Time::NEVER).contains(due)),
-            waited: Waited::default(),
+            waited: None,
             position: slot.position,
             length: slot.length,
             check: slot.check,

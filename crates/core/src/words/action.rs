@@ -1,5 +1,6 @@
 //! What a shard asks others to do.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -33,8 +34,8 @@ pub struct Delivery {
     pub priority: u8,
     /// When it was to go out, if it was scheduled.
     pub due: Option<Time>,
-    /// What it waited for.
-    pub waited: Waited,
+    /// What it waited for, if that is told ([`Settings::tells_waits`](crate::Settings)) and was not told before.
+    pub waited: Option<Box<Waited>>,
     /// Where the payload lies.
     pub position: Position,
     /// How long the payload is.

@@ -76,6 +76,9 @@ pub struct Settings {
     pub audit_keep_ms: u64,
     /// Memory that entries of the audit may take; the oldest go first.
     pub audit_keep_bytes: u64,
+    /// Whether deliveries tell what their messages waited for. Only where somebody wants to know: it costs a little each
+    /// time.
+    pub tells_waits: bool,
     /// Seeds the hash maps and the jitter; any number will do, a secret one keeps both unguessable.
     pub seed: u64,
 }
@@ -122,6 +125,7 @@ impl Default for Settings {
             run_entries_max: 1_000_000,
             audit_keep_ms: 90 * 24 * 60 * 60 * 1000,
             audit_keep_bytes: 16 << 20,
+            tells_waits: false,
             seed: 0,
         }
     }

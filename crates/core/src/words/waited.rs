@@ -9,7 +9,7 @@ use crate::words::id::Time;
 /// it: where a run of the shard has not seen when a reason ended, the wait counts as one for a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Waited {
-    /// When it was stored, or when its delivery before ended. Zero if the delivery was told before.
+    /// When it was stored, or when its delivery before ended.
     pub since: Time,
     /// When it was lent.
     pub until: Time,

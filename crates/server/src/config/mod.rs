@@ -167,7 +167,9 @@ impl Config {
             (false, true) => Storage::Postgres(self.log.clone()),
             (false, false) => Storage::Directory(self.data.clone()),
         };
-        EngineConfig { storage, ..self.engine.clone() }
+        let mut engine = EngineConfig { storage, ..self.engine.clone() };
+        engine.settings.tells_waits = self.http.traces.endpoint.is_some();
+        engine
     }
 }
 

@@ -95,7 +95,7 @@ mod tests {
             at: core::Time(0),
             priority: 0,
             due: None,
-            waited: core::Waited::default(),
+            waited: None,
             receipt: core::Receipt {
                 topic: core::TopicId::default(),
                 group: core::GroupId::default(),

@@ -41,10 +41,6 @@ const fn line_bytes(payload: u32) -> usize {
 }
 
 /// Where the broker's stream is.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one per reader, and a box would be made anew for each message"
-)]
 enum Source {
     /// At hand.
     Ready(Stream),

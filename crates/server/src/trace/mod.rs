@@ -159,15 +159,14 @@ impl Tracer {
             ),
             ("driftq.attempt", Value::from(delivered.attempt)),
         ];
-        let waited = &delivered.waited;
         // A delivery that is told again, because its asker asked again, has its spans.
-        if waited.since == Time(0) {
+        let Some(waited) = &delivered.waited else {
             let open = self.open();
             return open
                 .delivery(&place)
                 .filter(|held| held.token == delivered.receipt.token)
                 .map(|held| held.context);
-        }
+        };
         for (reason, begin, end) in waited.parts() {
             self.tell_wait(producer, reason, (begin, end), attributes.clone());
         }
