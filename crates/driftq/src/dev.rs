@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 
 use super::{
     config_check::refuse,
-    dev_nodes::{self, NODES_MAX},
+    dev_nodes::{self, NODES_MAX, PASSED_ON},
     serve::{Manner, host, refuse_address},
     startup,
 };
@@ -84,7 +84,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
     if let Some(count) = args.nodes {
         refuse(&resolved.problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-        return dev_nodes::run(&resolved.config, count);
+        let given = |name| matches!(origin(&resolved, name), Some(Origin::Flag | Origin::File));
+        let ignored = KNOBS.iter().filter(|knob| given(knob.name) && !PASSED_ON.contains(&knob.name));
+        let ignored: Vec<String> = ignored.map(|knob| format!("--{}", knob.name.replace('_', "-"))).collect();
+        return dev_nodes::run(&resolved.config, count, &ignored);
     }
     let desk = Desk {
         moves: is_default(&resolved, "listen"),
@@ -97,7 +100,12 @@ pub(super) fn run(args: &Args) -> Result<()> {
 
 /// Whether nothing has set this knob, so that its default holds.
 fn is_default(resolved: &Resolved, name: &str) -> bool {
-    KNOBS.iter().zip(&resolved.origins).any(|(knob, origin)| knob.name == name && *origin == Origin::Default)
+    origin(resolved, name) == Some(Origin::Default)
+}
+
+/// What has set a knob.
+fn origin(resolved: &Resolved, name: &str) -> Option<Origin> {
+    KNOBS.iter().zip(&resolved.origins).find(|(knob, _)| knob.name == name).map(|(_, origin)| *origin)
 }
 
 /// Friendly, for people.

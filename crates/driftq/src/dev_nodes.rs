@@ -21,6 +21,8 @@ use super::dev::program;
 
 /// A desk needs no more.
 pub(super) const NODES_MAX: u8 = 9;
+/// The knobs that the servers are given; the environment counts for the others.
+pub(super) const PASSED_ON: [&str; 4] = ["log", "log_schema", "log_cluster", "log_level"];
 /// A server that is not up by then will not come up.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// A server that was told to stop has stopped by then, or is killed.
@@ -32,7 +34,13 @@ struct Node {
     url: String,
 }
 
-pub(super) fn run(config: &Config, count: u8) -> Result<()> {
+/// `ignored`: flags that the servers would not hear of.
+pub(super) fn run(config: &Config, count: u8, ignored: &[String]) -> Result<()> {
+    if !ignored.is_empty() {
+        let what = format!("--nodes does not pass {} on to its servers", ignored.join(", "));
+        let fault = Fault::new(Exit::Config, what);
+        return Err(fault.help("set it in the environment (DRIFTQ_…), which they share").into());
+    }
     if !config.is_in_database() {
         let fault = Fault::new(Exit::Config, "several servers share a log only in a database");
         return Err(fault.help("name one: driftq dev --nodes 3 --log postgres://user@host/database").into());

@@ -5,7 +5,7 @@
 //! over, another takes it. The seat only says who should serve. That nobody else writes is the log's own doing: who
 //! opens it fences those before, however wrong they are about the time.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ pub const SEAT_TIME: Duration = Duration::from_secs(2);
 const BEAT: Duration = Duration::from_millis(400);
 /// Who has given the seat up does not take it back at once: the others come first.
 const MODESTY: Duration = BEAT.saturating_mul(3);
+/// Orders that wait for the thread that keeps the seat.
+const ORDERS_MAX: usize = 64;
 
 /// How the servers of a cluster stand, as the database last said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,7 +99,7 @@ pub(crate) trait Register: Send + 'static {
 pub struct Seat {
     url: String,
     standing: watch::Receiver<Standing>,
-    orders: Sender<Order>,
+    orders: SyncSender<Order>,
 }
 
 impl Seat {
@@ -116,7 +118,7 @@ impl Seat {
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is no other register"))]
     fn begin(register: impl Register, url: String) -> Result<Self, StartError> {
         let (tell, standing) = watch::channel(Standing::default());
-        let (orders, received) = channel();
+        let (orders, received) = sync_channel(ORDERS_MAX);
         let thread = thread::Builder::new().name("driftq-seat".into());
         thread.spawn(move || keep(register, &tell, &received))?;
         Ok(Self { url, standing, orders })
@@ -137,7 +139,7 @@ impl Seat {
     /// Gives the seat up, so that another server takes it at once instead of when its time is over.
     pub async fn leave(&self) {
         let (done, left) = oneshot::channel();
-        if self.orders.send(Order::Leave(done)).is_ok() {
+        if self.orders.try_send(Order::Leave(done)).is_ok() {
             // Whether it worked or not: the seat's time is over soon.
             let _ = left.await;
         }
@@ -149,9 +151,10 @@ impl Seat {
     /// If the database cannot be reached.
     pub async fn drain(&self, url: String, is_drained: bool) -> Result<bool, String> {
         let (done, answer) = oneshot::channel();
-        let gone = || "this server is stopping".to_owned();
-        self.orders.send(Order::Drain { url, is_drained, done }).map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        let gone = |_| "this server is stopping".to_owned();
+        let full = |_| "as many orders as may wait are waiting for the database".to_owned();
+        self.orders.try_send(Order::Drain { url, is_drained, done }).map_err(full)?;
+        answer.await.map_err(gone)?
     }
 }
 

@@ -251,6 +251,9 @@ fn a_cluster_needs_a_log_that_can_be_shared() {
     assert!(ran.stderr.contains("--log postgres://"), "{}{}", ran.stdout, ran.stderr);
     let ran = crate::command::run(&["dev", "--nodes", "3"]);
     assert!(ran.stderr.contains("--log postgres://"), "{}{}", ran.stdout, ran.stderr);
+    let ran =
+        crate::command::run(&["dev", "--nodes", "3", "--log", "postgres://h/d", "--in-flight-max", "9"]);
+    assert!(ran.stderr.contains("--in-flight-max"), "no flag is ignored: {}{}", ran.stdout, ran.stderr);
     let ran = crate::command::run(&["serve", "--node-url", "10.0.0.1:8080"]);
     assert!(ran.stderr.contains("http://host:port"), "{}{}", ran.stdout, ran.stderr);
 }

@@ -54,7 +54,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 const KEPT_MAX: usize = 256;
 /// All that there is to count: what the cluster does is counted by the server that serves.
 const METRICS: &str =
-    "# HELP driftq_ready Requests are served by this process\n# TYPE driftq_ready gauge\ndriftq_ready 0\n";
+    "# HELP driftq_ready 1 if requests are served\n# TYPE driftq_ready gauge\ndriftq_ready 0\n";
 /// What belongs to one connection and not to the request.
 const HOP_BY_HOP: [HeaderName; 6] = [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, EXPECT];
 
