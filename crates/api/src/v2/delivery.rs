@@ -23,6 +23,8 @@ pub const HEADER_LABEL_PREFIX: &str = "header.";
 
 /// The label of a message that sends a delivery again: the id under which the receiver knows it.
 pub const RESEND_OF_LABEL: &str = "resend-of";
+/// The label of a delivery that says which version of its endpoint there was when it was taken: no older one sends it.
+pub const ENDPOINT_VERSION_LABEL: &str = "endpoint-version";
 
 /// `POST /v2/deliveries`: something to send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -69,7 +69,8 @@ pub use credential::{
 };
 pub use delivery::{
     CONTENT_TYPE_LABEL, Deliveries, DeliveriesQuery, DeliveryRecord, DeliverySpec, DeliveryTaken,
-    HEADER_LABEL_PREFIX, RESEND_OF_LABEL, SendAttempt, SendAttempts, SendOutcome, SendState,
+    ENDPOINT_VERSION_LABEL, HEADER_LABEL_PREFIX, RESEND_OF_LABEL, SendAttempt, SendAttempts, SendOutcome,
+    SendState,
 };
 pub use dlq::{
     DeadTopic, DeadTopics, LetterFilter, LetterPlace, Letters, LettersQuery, Purge, Redrive, Selection,

@@ -74,11 +74,15 @@ pub(super) async fn deliver(lane: &Lane, context: &Context) -> Result<(), Failur
     if lane.is_disabled() {
         return Err(Snooze::lasting(DISABLED_WAIT).into());
     }
+    let parcel = parcel(context);
+    if !lane.may_send(parcel.endpoint_version()).await {
+        return Err(Snooze::lasting(Duration::ZERO).into());
+    }
     let turn = match lane.turn() {
         Ok(turn) => turn,
         Err(wait) => return Err(Snooze::lasting(wait.max(BREAKER_WAIT_MIN)).into()),
     };
-    let delivery = Delivery { lane, context, parcel: parcel(context) };
+    let delivery = Delivery { lane, context, parcel };
     let outcome = delivery.run(turn).await;
     if let Err(failure) = &outcome
         && is_dead(failure)

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use driftq_client::Client;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::breaker::{Breaker, Change, Permit};
 use super::connect::Connections;
@@ -18,6 +20,10 @@ use super::source::Endpoints;
 use super::standing::Standing;
 use super::target::Target;
 use crate::secret::{SealingKey, SecretError, SigningKey};
+
+/// How long a delivery waits for the version of its endpoint that there was when it was taken. One whose label names a
+/// version that never comes, because it was written by hand, is sent then.
+const NEWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// What all lanes of a connector have in common.
 #[derive(Debug)]
@@ -40,6 +46,8 @@ pub(super) struct Lane {
     breaker: Mutex<Breaker>,
     standing: Standing,
     is_disabled: AtomicBool,
+    /// What is wanted of the endpoint now, which may be newer than what this lane works with.
+    wanted: watch::Receiver<Option<Endpoint>>,
 }
 
 /// A message that can never be sent, and why.
@@ -84,10 +92,14 @@ impl Turn<'_> {
 }
 
 impl Lane {
-    pub(super) fn new(common: &Arc<Common>, endpoint: Endpoint) -> Self {
+    pub(super) fn new(
+        common: &Arc<Common>,
+        endpoint: Endpoint,
+        wanted: watch::Receiver<Option<Endpoint>>,
+    ) -> Self {
         let (common, is_disabled) = (Arc::clone(common), AtomicBool::new(false));
-        let lane =
-            Self { endpoint, common, breaker: Mutex::default(), standing: Standing::default(), is_disabled };
+        let (breaker, standing) = (Mutex::default(), Standing::default());
+        let lane = Self { endpoint, common, breaker, standing, is_disabled, wanted };
         // One that another breaker was open for begins anew.
         lane.with_breaker(|_, _| ());
         lane
@@ -105,6 +117,25 @@ impl Lane {
     /// Whether it was disabled since it began to work.
     pub(super) fn is_disabled(&self) -> bool {
         self.is_disabled.load(Ordering::Relaxed)
+    }
+
+    /// Whether it may send what was taken when the endpoint had this version. One that is older waits until it has been
+    /// told of the change: its successor sends it, to where the operator says now.
+    pub(super) async fn may_send(&self, version: u64) -> bool {
+        if version <= self.endpoint.version {
+            return true;
+        }
+        let mut wanted = self.wanted.clone();
+        let newer = wanted.wait_for(|endpoint| endpoint.as_ref().is_none_or(|it| it.version >= version));
+        let has_come = timeout(NEWER_WITHIN, newer).await.is_ok();
+        if !has_come {
+            tracing::warn!(
+                endpoint = self.endpoint.name,
+                version,
+                "a delivery names a version that is unknown"
+            );
+        }
+        !has_come
     }
 
     /// The right to send one delivery, or how long to wait for it.

@@ -14,7 +14,9 @@ use super::endpoint::{Endpoint, Kind};
 use super::signature::{self, ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, short_hash};
 use super::target::Target;
 use crate::secret::{Plain, SigningKey};
-use driftq_client::wire::{CONTENT_TYPE_LABEL, EndpointMethod, HEADER_LABEL_PREFIX, RESEND_OF_LABEL};
+use driftq_client::wire::{
+    CONTENT_TYPE_LABEL, ENDPOINT_VERSION_LABEL, EndpointMethod, HEADER_LABEL_PREFIX, RESEND_OF_LABEL,
+};
 
 /// The header by which a receiver of HTTP calls knows a delivery again.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -76,6 +78,11 @@ impl Parcel {
 
     fn label(&self, name: &str) -> Option<&str> {
         self.labels.iter().find(|(given, _)| given == name).map(|(_, value)| &**value)
+    }
+
+    /// The version of the endpoint that there was when it was taken; 0 for a message of a bound topic.
+    pub(super) fn endpoint_version(&self) -> u64 {
+        self.label(ENDPOINT_VERSION_LABEL).and_then(|version| version.parse().ok()).unwrap_or(0)
     }
 
     /// What the receiver knows it by: one that is sent again is the delivery that it was.

@@ -153,7 +153,7 @@ async fn keep(common: Arc<Common>, mut wanted: watch::Receiver<Option<Endpoint>>
         let endpoint = wanted.borrow_and_update().clone();
         match endpoint {
             Some(endpoint) if endpoint.is_enabled() => {
-                let lane = Arc::new(Lane::new(&common, endpoint));
+                let lane = Arc::new(Lane::new(&common, endpoint, wanted.clone()));
                 if !work(&lane, &mut wanted).await {
                     return;
                 }

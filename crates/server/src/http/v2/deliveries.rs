@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use driftq_api::Fault;
 use driftq_api::v2::{
     CONTENT_TYPE_LABEL, DELIVERY_SCOPE_PREFIX, Deliveries, DeliveriesQuery, DeliveryRecord, DeliverySpec,
-    DeliveryTaken, ENDPOINT_GROUP_PREFIX, Envelope, HEADER_LABEL_PREFIX, Labels, Message, SendAttempts,
-    SendState,
+    DeliveryTaken, ENDPOINT_GROUP_PREFIX, ENDPOINT_VERSION_LABEL, Envelope, HEADER_LABEL_PREFIX, Labels,
+    Message, SendAttempts, SendState,
 };
 use hyper::StatusCode;
 
 use super::Request;
-use super::endpoints::{topic_of, unknown};
+use super::endpoints::{topic_of, unknown, version_of};
 use super::errands::{self, Asked, Errand, ErrandPage, Errands, Standing};
 use super::words::moment;
 use crate::http::answer::json;
@@ -33,6 +33,9 @@ pub(super) async fn post(request: &Request<'_>) -> Handled {
     for (name, value) in spec.headers.pairs() {
         let name = format!("{HEADER_LABEL_PREFIX}{}", name.to_ascii_lowercase());
         labels.push((Cow::Owned(name), Cow::Borrowed(value)));
+    }
+    if let Some(version) = version_of(request, &spec.endpoint).await? {
+        labels.push((Cow::Borrowed(ENDPOINT_VERSION_LABEL), Cow::Owned(version.to_string())));
     }
     let envelope = Envelope {
         tenant_id: Cow::Borrowed(&spec.tenant_id),

@@ -163,6 +163,12 @@ async fn found(request: &Request<'_>, name: &str) -> Result<DefinitionView, Faul
     found.ok_or_else(unknown)
 }
 
+/// Which version of an endpoint is there now.
+pub(super) async fn version_of(request: &Request<'_>, name: &str) -> Result<Option<u64>, Fault> {
+    let found = request.app.broker.definition(KIND, name).await.map_err(|failure| fault(&failure))?;
+    Ok(found.map(|view| view.version))
+}
+
 fn read(view: &DefinitionView) -> Result<Stored, Fault> {
     serde_json::from_str(&view.text).map_err(|_| unreadable())
 }
