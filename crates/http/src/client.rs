@@ -50,6 +50,8 @@ pub struct Options {
     pub ca_file: Option<PathBuf>,
     /// What is shown to the server.
     pub key: Option<Key>,
+    /// What goes with every call beside what HTTP and the key need.
+    pub headers: Option<HeaderMap>,
 }
 
 impl Options {
@@ -64,6 +66,7 @@ impl Options {
             repeats: false,
             ca_file: None,
             key: None,
+            headers: None,
         }
     }
 }
@@ -80,6 +83,7 @@ struct Inner {
     answer_bytes_max: usize,
     repeats: bool,
     key: Option<Key>,
+    headers: Option<HeaderMap>,
 }
 
 /// What is asked.
@@ -135,9 +139,12 @@ impl Call {
         &self.path
     }
 
-    fn request(&self, Inner { address, key, .. }: &Inner) -> Result<Request<Full<Bytes>>, Failure> {
+    fn request(&self, Inner { address, key, headers, .. }: &Inner) -> Result<Request<Full<Bytes>>, Failure> {
         let mut request =
             Request::builder().method(self.method.clone()).uri(format!("{}{}", address.url(), self.path));
+        if let (Some(given), Some(sent)) = (headers, request.headers_mut()) {
+            sent.extend(given.clone());
+        }
         if !self.body.is_empty() {
             request = request.header(CONTENT_TYPE, self.content_type);
         }
@@ -255,8 +262,8 @@ impl Client {
             .build(connector);
         let (kept_max, answer_bytes_max, repeats) =
             (options.kept_max, options.answer_bytes_max, options.repeats);
-        let key = options.key.clone();
-        Ok(Self(Arc::new(Inner { address, http, kept_max, answer_bytes_max, repeats, key })))
+        let (key, headers) = (options.key.clone(), options.headers.clone());
+        Ok(Self(Arc::new(Inner { address, http, kept_max, answer_bytes_max, repeats, key, headers })))
     }
 
     /// Where the server is.

@@ -6,7 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use driftq_api::decode_segment;
 use driftq_http::{Address, Call, Client, Method, Options};
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -29,6 +32,11 @@ const PAUSE: Duration = Duration::from_secs(2);
 const PARTING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest answer that is read; nothing in it matters.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// The variables that say what goes with every call to a collector, as a key of a service that takes traces. The first
+/// that is set counts. They are secret: nothing shows them.
+const HEADER_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+/// Most headers that a variable may name.
+const HEADERS_MAX: usize = 32;
 /// The path of traces below the address of a collector.
 const PATH: &str = "/v1/traces";
 
@@ -58,6 +66,38 @@ pub(crate) fn check_endpoint(url: &str) -> Result<(Address, String), String> {
     Ok((address, path))
 }
 
+/// The headers of every call, by the environment.
+fn given_headers() -> Result<Option<HeaderMap>, String> {
+    for name in HEADER_VARIABLES {
+        if let Ok(text) = std::env::var(name)
+            && !text.is_empty()
+        {
+            return headers(&text).map(Some).map_err(|why| format!("the variable {name} {why}"));
+        }
+    }
+    Ok(None)
+}
+
+/// `name=value` pairs with commas between them; what a value may not have in it is percent-encoded.
+fn headers(text: &str) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for (place, pair) in text.split(',').enumerate() {
+        // A value may be a secret, so a pair is named by its place.
+        let malformed =
+            || format!("is not name=value pairs with commas between them; look at pair {}", place + 1);
+        if place == HEADERS_MAX {
+            return Err(format!("names more than {HEADERS_MAX} headers"));
+        }
+        let (name, value) = pair.split_once('=').ok_or_else(malformed)?;
+        let value = decode_segment(value.trim()).ok_or_else(malformed)?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| malformed())?;
+        let mut value = HeaderValue::from_str(&value).map_err(|_| malformed())?;
+        value.set_sensitive(true);
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
 /// Begins to send spans to the collector at `url`.
 pub(super) fn start(
     url: &str,
@@ -65,7 +105,7 @@ pub(super) fn start(
     counts: Arc<Counts>,
 ) -> Result<(mpsc::Sender<Span>, Exporting), String> {
     let (address, path) = check_endpoint(url)?;
-    let options = Options { kept_max: 1, ..Options::new(ANSWER_BYTES_MAX) };
+    let options = Options { kept_max: 1, headers: given_headers()?, ..Options::new(ANSWER_BYTES_MAX) };
     let client = Client::new(address, &options).map_err(|why| why.to_string())?;
     let (sender, queue) = mpsc::channel(SPANS_QUEUED_MAX);
     let (stop, stopped) = oneshot::channel();
@@ -167,5 +207,21 @@ mod tests {
             assert_eq!(check_endpoint(url).unwrap().1, path, "{url}");
         }
         assert!(check_endpoint("collector:4318").is_err());
+    }
+
+    #[test]
+    fn headers_are_read_and_a_secret_is_not_shown_when_they_cannot_be() {
+        let found = headers("x-team=shop, authorization=Basic%20c2VjcmV0%3D%3D").unwrap();
+        assert_eq!((found["x-team"].as_bytes(), found.len()), (&b"shop"[..], 2));
+        assert_eq!(found["authorization"], "Basic c2VjcmV0==");
+        assert!(found.values().all(HeaderValue::is_sensitive));
+        for text in
+            ["s3cret", "a=1,s3cret", "a b=s3cret", "a=s3cret%0A", "a=s3cret%", "a=1,=s3cret", "a=s3cret,"]
+        {
+            let why = headers(text).unwrap_err();
+            assert!(why.contains("name=value") && !why.contains("s3cret"), "{text}: {why}");
+        }
+        assert!(headers(&vec!["a=b"; HEADERS_MAX].join(",")).is_ok());
+        assert!(headers(&vec!["a=b"; HEADERS_MAX + 1].join(",")).unwrap_err().contains("more than 32"));
     }
 }
