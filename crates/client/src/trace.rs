@@ -45,7 +45,8 @@ impl Trace {
 }
 
 /// The span of a handler that is called for these deliveries, in the words of OpenTelemetry. Whoever turns it into one
-/// links it to `producer`, and makes it a child of `delivery`, the server's span, if there is one.
+/// links it to `producer`, makes it a child of `delivery`, the server's span, if there is one, and gives it `span_id`,
+/// which what the handler sends names as its producer.
 pub(crate) fn handler_span(topic: &str, called: &[Context]) -> tracing::Span {
     let alone = if let [context] = called { Some(context) } else { None };
     let producer = alone.and_then(|context| context.labels().find(|(name, _)| *name == LABEL));
@@ -59,6 +60,7 @@ pub(crate) fn handler_span(topic: &str, called: &[Context]) -> tracing::Span {
         messaging.batch.message_count = called.len(),
         driftq.attempt = alone.map(Context::attempt),
         trace_id = alone.map(|context| &*context.trace().trace_id),
+        span_id = alone.map(|context| &*context.trace().span_id),
         producer = producer.map(|(_, traceparent)| traceparent),
         delivery = alone.and_then(|context| context.message().lease.as_ref()?.traceparent.as_deref()),
     )

@@ -1,10 +1,10 @@
 //! The SDKs as their users get them: built into packages, installed from those, and tested there.
 
 mod dashboard;
-mod kills;
 mod python;
 mod rust;
 mod typescript;
+mod workers;
 
 use std::{
     path::{Path, PathBuf},
@@ -111,14 +111,15 @@ impl Shop {
         let mut tasks = vec![
             Task::new("SDK: Python", |log| python::test(self, log)),
             Task::new("package: Rust", |log| rust::package(self, log)),
-            Task::new("kill -9: Rust worker", move |log| kills::rust(self, log, kills)),
-            Task::new("kill -9: Python worker", move |log| kills::python(self, log, kills)),
+            Task::new("kill -9: Rust worker", move |log| workers::rust(self, log, kills)),
+            Task::new("kill -9: Python worker", move |log| workers::python(self, log, kills)),
         ];
         if typescript::is_possible() {
             tasks.push(Task::new("SDK: TypeScript", |log| typescript::test(self, log)));
             tasks.push(Task::new("kill -9: TypeScript worker", move |log| {
-                kills::typescript(self, log, kills)
+                workers::typescript(self, log, kills)
             }));
+            tasks.push(Task::new("one trace through three languages", |log| workers::traced(self, log)));
         }
         if typescript::is_possible() && dashboard::has_browser() {
             tasks.push(Task::new("dashboard: in a browser", |log| dashboard::test(self, log)));

@@ -1,4 +1,4 @@
-//! The same worker in each language, killed again and again by the same driver.
+//! Workers in each language under the same driver: killed again and again, and together in one trace.
 
 use std::{path::Path, process::Command};
 
@@ -21,6 +21,18 @@ pub(super) fn python(shop: &Shop, log: &mut Log, kills: u64) -> Result<()> {
 pub(super) fn typescript(shop: &Shop, log: &mut Log, kills: u64) -> Result<()> {
     let program = typescript_sdk::copied(shop, "sdk/typescript/examples/crash-worker.mjs")?;
     log.expect_success(&mut driver(shop, "TypeScript", kills, Command::new("node").arg(program)))
+}
+
+/// One order goes through a worker of each language.
+pub(super) fn traced(shop: &Shop, log: &mut Log) -> Result<()> {
+    let example = |path: &str| shop.root.join(path);
+    let (python, script) = (python_sdk::interpreter(shop), example("sdk/python/examples/traced_worker.py"));
+    let mut run = command::python(&shop.root, Path::new("tests/python/_sdk_traces.py"), &shop.broker);
+    run.arg("--rust").arg(shop.examples.join("traced_worker"));
+    run.arg("--python").arg(format!("{} -P {}", python.display(), script.display()));
+    let script = example("sdk/typescript/examples/traced-worker.mjs");
+    run.arg("--typescript").arg(format!("node {}", script.display()));
+    log.expect_success(&mut run)
 }
 
 fn driver(shop: &Shop, name: &str, kills: u64, worker: &mut Command) -> Command {
