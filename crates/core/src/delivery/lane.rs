@@ -126,6 +126,15 @@ impl Keys {
     }
 }
 
+/// No more may be looked at for this input.
+struct UsedUp;
+
+/// Something was looked at.
+fn use_up(steps: &mut usize) -> Result<(), UsedUp> {
+    *steps = steps.checked_sub(1).ok_or(UsedUp)?;
+    Ok(())
+}
+
 /// A partition as one group sees it.
 pub(crate) struct View<'a> {
     pub(crate) lane: &'a Partition,
@@ -166,9 +175,11 @@ impl View<'_> {
 impl Lane {
     /// The message to deliver next. While both retries and fresh messages stand ready, retries get their share and
     /// no more; when only one kind does, it gets everything.
+    ///
+    /// None also if the steps are used up: what was not looked at may come before what was.
     pub(crate) fn candidate(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
-        let retry = self.next_retry(view, steps);
-        let fresh = self.next_fresh(view, steps);
+        let retry = self.next_retry(view, steps).ok()?;
+        let fresh = self.next_fresh(view, steps).ok()?;
         let (Some(retry), Some(fresh)) = (retry, fresh) else { return retry.or(fresh) };
         let before = (self.contests * view.share).div_ceil(100);
         self.contests += 1;
@@ -177,7 +188,7 @@ impl Lane {
         Some(if after > before { retry } else { fresh })
     }
 
-    fn next_retry(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
+    fn next_retry(&mut self, view: &View<'_>, steps: &mut usize) -> Result<Option<u64>, UsedUp> {
         while let Some(sequence) = self.retries.first() {
             if !view.is_owed(sequence) {
                 self.retries.remove(sequence);
@@ -187,61 +198,59 @@ impl Lane {
                 self.keys.park(view.key(sequence), sequence);
             } else {
                 // It may have been moved and its new copy not be durable yet: it is looked at again when it is.
-                return view.is_visible(sequence).then_some(sequence);
+                return Ok(view.is_visible(sequence).then_some(sequence));
             }
-            *steps = steps.checked_sub(1)?;
+            use_up(steps)?;
         }
-        None
+        Ok(None)
     }
 
     /// The first fresh message by priority and offset whose key is free.
-    fn next_fresh(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
+    fn next_fresh(&mut self, view: &View<'_>, steps: &mut usize) -> Result<Option<u64>, UsedUp> {
         loop {
-            let listed = self.next_listed(view, steps);
-            let mut plain = self.next_plain(view, steps).map(|sequence| (Reverse(0), sequence));
+            let listed = self.next_listed(view, steps)?;
+            let mut plain = self.next_plain(view, steps)?.map(|sequence| (Reverse(0), sequence));
             if self.keys.parked() >= PARKED_MAX {
                 plain = plain.filter(|(_, sequence)| !self.keys.is_busy(view.key(*sequence), *sequence));
             }
-            let rank = match (listed, plain) {
-                (Some(listed), Some(plain)) => listed.min(plain),
-                (listed, plain) => listed.or(plain)?,
-            };
+            let Some(rank) = listed.into_iter().chain(plain).min() else { return Ok(None) };
             let (_, sequence) = rank;
             let key = view.key(sequence);
             if !self.keys.is_busy(key, sequence) {
                 // It may be new, or moved, and not durable yet: what comes after it waits with it.
-                return view.is_visible(sequence).then_some(sequence);
+                return Ok(view.is_visible(sequence).then_some(sequence));
             }
             self.take(rank);
             self.keys.park(key, sequence);
-            *steps = steps.checked_sub(1)?;
+            use_up(steps)?;
         }
     }
 
     /// The first message of [`Lane::fresh`] that can go.
-    fn next_listed(&mut self, view: &View<'_>, steps: &mut usize) -> Option<Rank> {
+    fn next_listed(&mut self, view: &View<'_>, steps: &mut usize) -> Result<Option<Rank>, UsedUp> {
         loop {
-            let &(rank, sequence) = self.fresh.iter().find(|(_, sequence)| {
+            let first = self.fresh.iter().find(|(_, sequence)| {
                 // A new one that is not durable yet does not hold up those with a lower priority. Where offsets or
                 // keys keep their order, nothing is passed over.
                 !view.is_owed(*sequence) || view.is_visible(*sequence) || view.order != Order::Priority
-            })?;
+            });
+            let Some(&(rank, sequence)) = first else { return Ok(None) };
             if view.is_owed(sequence) {
-                return Some((rank, sequence));
+                return Ok(Some((rank, sequence)));
             }
             self.fresh.remove(&(rank, sequence));
             self.drop_head(sequence);
-            *steps = steps.checked_sub(1)?;
+            use_up(steps)?;
         }
     }
 
     /// The first plain message at the cursor that the group has neither been given nor settled.
-    fn next_plain(&mut self, view: &View<'_>, steps: &mut usize) -> Option<u64> {
+    fn next_plain(&mut self, view: &View<'_>, steps: &mut usize) -> Result<Option<u64>, UsedUp> {
         loop {
             let from = view.progress.settled.next_gap(self.cursor.max(view.progress.floor));
             let Some(sequence) = view.lane.slots.next_alive(from) else {
                 self.cursor = view.lane.slots.next();
-                return None;
+                return Ok(None);
             };
             self.cursor = sequence;
             let passed = view.progress.pending.contains_key(&sequence) || view.progress.is_settled(sequence);
@@ -249,11 +258,11 @@ impl Lane {
                 self.cursor += 1;
                 // Passing over is cheap: many make one step.
                 if self.cursor.is_multiple_of(PASSED_PER_STEP) {
-                    *steps = steps.checked_sub(1)?;
+                    use_up(steps)?;
                 }
                 continue;
             }
-            return Some(sequence);
+            return Ok(Some(sequence));
         }
     }
 

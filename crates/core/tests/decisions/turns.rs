@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{Draft, Rig};
-use driftq_core::{GroupId, Input, OrderInput, Settings, Style, TopicId};
+use driftq_core::{GroupId, Input, OrderInput, Settings, Start, Style, TopicId};
 
 const STEPS: usize = 10;
 const MESSAGES: usize = 40;
@@ -91,6 +91,27 @@ fn among_many_groups_each_gets_its_turn() {
         served.extend(takers(&mut rig));
     }
     assert_eq!(served.len(), GROUPS, "after as many turns");
+}
+
+/// Passing over what is on loan takes steps, too. When they are used up, nothing may go that stands further back.
+#[test]
+fn nothing_overtakes_what_a_turn_did_not_come_to() {
+    const LENT: usize = 16 * (STEPS + 2);
+    let mut rig = rig(1_000);
+    let topic = rig.topic("t", 1);
+    rig.produce_to(topic, &[0; LENT]);
+    let lent: usize = std::iter::repeat_with(|| rig.lease(topic, 8).len()).take_while(|lent| *lent > 0).sum();
+    assert_eq!(lent, LENT);
+    rig.produce_to(topic, &[0]);
+    rig.produce(&Draft { start: Start::After(500), ..Draft::to(topic) });
+    // A new run of the shard begins to look at the front.
+    rig.crash_lucky();
+    rig.advance(600);
+    rig.borrow(topic, "late", 10);
+    while is_unfinished(&rig) {
+        rig.tell(Input::Tick);
+    }
+    assert_eq!(rig.offsets(), [LENT as u64, LENT as u64 + 1]);
 }
 
 #[test]
