@@ -1,4 +1,4 @@
-//! An operator that orders things: settings, pauses, moves, cancellations, deletions, redrives.
+//! An operator that orders things: settings, pauses, moves, cancellations, deletions, retries, redrives.
 
 use driftq_core::{
     Answer, Input, Message, Order, OrderInput, SeekTo, Spotted, Ticket, TopicId, TopicInfo, TopicPatch,
@@ -81,7 +81,8 @@ impl World {
             self.create_topic(number)?;
         }
         match self.rng.below(40) {
-            0..10 => self.cancel(),
+            0..6 => self.cancel(),
+            6..10 => self.retry(),
             10..16 => self.pause(),
             16..20 => self.resume_all(),
             20..22 => self.seek(),
@@ -93,15 +94,34 @@ impl World {
         }
     }
 
-    fn cancel(&mut self) -> CheckResult {
+    /// One of the newest messages that are stored for certain.
+    fn some_message(&mut self) -> Option<Spotted> {
         let known = self.oracle.sent.values().rev().take(12);
-        let known: Vec<(TopicId, u32, u64)> =
-            known.filter_map(|sent| Some((sent.topic, sent.partition, sent.answered?))).collect();
-        if known.is_empty() {
-            return Ok(());
-        }
-        let (topic, partition, offset) = *self.rng.pick(&known);
-        let message = Spotted { topic, partition, offset };
+        let known: Vec<Spotted> = known
+            .filter_map(|sent| {
+                Some(Spotted { topic: sent.topic, partition: sent.partition, offset: sent.answered? })
+            })
+            .collect();
+        (!known.is_empty()).then(|| *self.rng.pick(&known))
+    }
+
+    /// A message is not to wait for its next attempt.
+    fn retry(&mut self) -> CheckResult {
+        let waiting = self.oracle.waiting_for_retry(self.now);
+        let message = match waiting.is_empty() || self.rng.chance(1, 4) {
+            true => self.some_message(),
+            false => Some(*self.rng.pick(&waiting)),
+        };
+        let Some(message) = message else { return Ok(()) };
+        let ticket = self.ticket(Asked::Nothing);
+        self.order(ticket, Input::Order(OrderInput::Retry { ticket, message }), |world| {
+            world.oracle.hurrying(message, world.now);
+        })
+    }
+
+    fn cancel(&mut self) -> CheckResult {
+        let Some(message) = self.some_message() else { return Ok(()) };
+        let Spotted { topic, offset, .. } = message;
         let ticket = self.ticket(Asked::Cancel { topic, offset });
         self.order(ticket, Input::Order(OrderInput::Cancel { ticket, message }), |world| {
             world.oracle.cancelling(topic, offset, false);

@@ -391,5 +391,6 @@ fn hold(to: &Receiver, delivery: &Delivery, sent: &Sent, life: u64) -> Hold {
         unsure: false,
         not_before: Time(0),
         delay_ms: None,
+        hurried: false,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use driftq_core::{Order, SeekTo, TopicId};
+use driftq_core::{Order, SeekTo, Spotted, Time, TopicId};
 
 use super::view::ensure;
 use super::{CheckResult, Oracle, Way};
@@ -244,6 +244,34 @@ impl Oracle {
     /// A cancellation was taken, or answered.
     pub(crate) fn cancelling(&mut self, topic: TopicId, offset: u64, answered: bool) {
         *self.cancelled.entry((topic, offset)).or_default() |= answered;
+    }
+
+    /// Messages that wait for their next attempt, as far as their workers know.
+    pub(crate) fn waiting_for_retry(&self, now: Time) -> Vec<Spotted> {
+        let mut waiting = Vec::new();
+        for ((topic, _), view) in &self.groups {
+            let holds = view.holds.iter().filter(|(offset, hold)| {
+                hold.failed_at.is_some() && !hold.is_live(self.life, now) && !view.acked.contains_key(offset)
+            });
+            waiting.extend(holds.map(|(&offset, hold)| Spotted {
+                topic: *topic,
+                partition: hold.partition,
+                offset,
+            }));
+        }
+        waiting
+    }
+
+    /// An operator wants the next attempt of a message now. What is on loan is left alone.
+    pub(crate) fn hurrying(&mut self, message: Spotted, now: Time) {
+        let life = self.life;
+        for ((topic, _), view) in &mut self.groups {
+            if *topic == message.topic
+                && let Some(hold) = view.holds.get_mut(&message.offset)
+            {
+                hold.hurried |= !hold.is_live(life, now);
+            }
+        }
     }
 
     /// Dead letters were dropped for certain.

@@ -29,6 +29,12 @@ impl Lost<'_> {
         u32::try_from(self.begins.len() + found_out).unwrap_or(u32::MAX)
     }
 
+    /// Until when its holder may have it, if the longest renewal that was under way counts, or one before it does.
+    fn renewed(&self, known: &Known) -> Option<Time> {
+        let own = self.renewals.iter().filter(|(receipt, _)| *receipt == known.receipt());
+        own.map(|(_, until)| *until).max().max(known.perhaps_until)
+    }
+
     /// The ending that a view tells, if it was under way.
     fn ending(&self, view: &EffectView) -> Option<&End> {
         let told = view.ending.map(|blob| (blob.check, blob.length as usize));
@@ -172,6 +178,7 @@ fn adopt(same: Option<&Known>, view: &EffectView, lost: &Lost<'_>) -> Option<Kno
         status: view.status,
         on_lapse: view.on_lapse,
         until,
+        perhaps_until: newest.filter(|_| until != view.until).and_then(|known| lost.renewed(known)),
         expires: view.expires.filter(|_| ended).unwrap_or(Time::NEVER),
         ttl_ms: newest
             .map_or_else(|| counted.or_else(|| born.map(|(ask, _)| ask.ttl_ms)), |known| known.ttl_ms),

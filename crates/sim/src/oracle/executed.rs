@@ -113,7 +113,8 @@ impl Oracle {
         let fits = known.status == Status::InProgress && known.attempts == lease.attempt;
         // Of one that a crash hid, the longer of the lease and of an unknown delivery is known.
         let hidden = known.tie.as_ref().is_some_and(Tied::is_unknown) && known.until > lease.expires;
-        ensure(same && fits && known.agrees(ask) && (known.until == lease.expires || hidden), || {
+        let told = known.until == lease.expires || known.perhaps_until == Some(lease.expires);
+        ensure(same && fits && known.agrees(ask) && (told || hidden), || {
             format!("executed: {lease:?} was given to {ask:?}, but it is another one's: {known:?}")
         })
     }

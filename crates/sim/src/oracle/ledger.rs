@@ -26,6 +26,9 @@ pub(crate) struct Known {
     pub(crate) on_lapse: OnLapse,
     /// When the newest lease lapses by its own clock.
     pub(crate) until: Time,
+    /// It may lapse only then: a renewal was under way when the server ended, and the delivery that the lease is tied to
+    /// hides whether it counts.
+    pub(super) perhaps_until: Option<Time>,
     /// Until when it counts, if it is over.
     pub(crate) expires: Time,
     /// How long it is remembered; not known of a lease that no client heard of.
@@ -77,6 +80,7 @@ impl Known {
             status: Status::InProgress,
             on_lapse: ask.on_lapse,
             until: lease.expires,
+            perhaps_until: None,
             expires: Time::NEVER,
             ttl_ms: Some(ask.ttl_ms),
             request: before.map_or(Some(ask.request), |before| before.request),

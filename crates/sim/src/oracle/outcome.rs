@@ -130,10 +130,13 @@ impl Oracle {
         let current = known.receipt() == receipt && !known.is_ended() && epoch == known.epoch;
         // Never to an earlier time.
         let until = until.max(known.until);
-        ensure(current && !fenced && expires == until, || {
+        let fits =
+            expires == until || known.perhaps_until.is_some_and(|perhaps| expires == until.max(perhaps));
+        ensure(current && !fenced && fits, || {
             format!("stale: {receipt:?} goes on until {expires:?} (asked: {until:?}), after {known:?}")
         })?;
         known.until = expires;
+        known.perhaps_until = None;
         known.status = Status::InProgress;
         known.faded = false;
         Ok(())

@@ -60,6 +60,8 @@ pub(crate) struct Hold {
     pub(crate) not_before: Time,
     /// The wait that its worker asked for when it failed.
     pub(crate) delay_ms: Option<u64>,
+    /// An operator wants its next attempt now.
+    pub(crate) hurried: bool,
 }
 
 /// One group of one topic.
@@ -291,12 +293,12 @@ impl Hold {
             Released::Perhaps => delivery.attempt == self.attempt || delivery.attempt == self.attempt + 1,
         };
         ensure(next, || format!("attempts: {} after {self:?}", delivery.attempt))?;
-        ensure(self.released != Released::Yes || self.not_before <= now, || {
+        ensure(self.released != Released::Yes || self.not_before <= now || self.hurried, || {
             format!("snooze: handed out at {now:?} after {self:?}")
         })?;
         let failed = self.failed_at.unwrap_or(self.expires);
         let wait = self.delay_ms.unwrap_or_else(|| policy.map_or(0, shortest_wait));
-        let early = self.released == Released::No && failed.after_ms(wait) > now;
+        let early = self.released == Released::No && !self.hurried && failed.after_ms(wait) > now;
         ensure(!early, || format!("backoff: the next attempt came at {now:?} after {self:?}"))
     }
 }
