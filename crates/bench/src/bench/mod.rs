@@ -30,8 +30,7 @@ mod statistics;
 mod template;
 #[cfg(feature = "tls")]
 mod tls;
-#[cfg(feature = "otlp")]
-mod traces;
+mod watched;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -63,6 +62,8 @@ enum Part {
     /// What traces cost: produce on 64 connections while one message of a hundred is traced
     #[cfg(feature = "otlp")]
     Traces,
+    /// What an open dashboard costs: produce on 64 connections
+    Dashboard,
     /// Memory with many messages kept, and the start after kill -9
     Recovery,
     /// Whether produce and effects stay as cheap with many messages, topics, groups and records
@@ -220,7 +221,10 @@ async fn measure(plan: &Plan) -> Result<Report> {
     }
     #[cfg(feature = "otlp")]
     if plan.runs(Part::Traces) {
-        traces::measure(plan, &progress, &mut report).await?;
+        watched::traces(plan, &progress, &mut report).await?;
+    }
+    if plan.runs(Part::Dashboard) {
+        watched::dashboard(plan, &progress, &mut report).await?;
     }
     if matches!(plan.part, Part::Ledger) || plan.runs(Part::Ledger) && plan.postgres.is_some() {
         ledger::measure(plan, &progress, &mut report).await?;
