@@ -89,8 +89,11 @@ impl Deliveries {
     fn supersede(&mut self, turn: &mut Turn, group: GroupId, name: Option<Identity>, out: &mut Output) {
         let Some(crew) = self.crews.get(&group).filter(|_| name.is_some()) else { return };
         let first = crew.waiters.iter().find(|waiter| waiter.request == name).map(|waiter| waiter.ticket);
-        if let Some(first) = first {
-            self.on_waited(turn, group, first, out);
+        // At once, even where dispatch is still looking: what it finds is for the newer one, and for it alone.
+        if let Some(first) = first
+            && self.forget_waiter(turn, group, first).is_some()
+        {
+            reply(first, Vec::new(), out);
         }
     }
 

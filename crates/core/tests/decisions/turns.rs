@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::support::orders::{offsets, patient};
 use crate::support::{Draft, Rig};
-use driftq_core::{GroupId, Input, OrderInput, Settings, Start, Style, TopicId};
+use driftq_core::{GroupId, Identity, Input, LeaseRequest, OrderInput, Settings, Start, Style, TopicId};
 
 const STEPS: usize = 10;
 const MESSAGES: usize = 40;
@@ -93,25 +94,50 @@ fn among_many_groups_each_gets_its_turn() {
     assert_eq!(served.len(), GROUPS, "after as many turns");
 }
 
-/// Passing over what is on loan takes steps, too. When they are used up, nothing may go that stands further back.
-#[test]
-fn nothing_overtakes_what_a_turn_did_not_come_to() {
+/// More messages on loan than a turn can pass over, in a run of the shard that begins to look at the front.
+fn behind_many_on_loan() -> (Rig, TopicId, u64) {
     const LENT: usize = 16 * (STEPS + 2);
     let mut rig = rig(1_000);
     let topic = rig.topic("t", 1);
     rig.produce_to(topic, &[0; LENT]);
     let lent: usize = std::iter::repeat_with(|| rig.lease(topic, 8).len()).take_while(|lent| *lent > 0).sum();
     assert_eq!(lent, LENT);
-    rig.produce_to(topic, &[0]);
-    rig.produce(&Draft { start: Start::After(500), ..Draft::to(topic) });
-    // A new run of the shard begins to look at the front.
+    rig.sync();
     rig.crash_lucky();
-    rig.advance(600);
-    rig.borrow(topic, "late", 10);
-    while is_unfinished(&rig) {
+    (rig, topic, LENT as u64)
+}
+
+fn finish(rig: &mut Rig) {
+    while is_unfinished(rig) {
         rig.tell(Input::Tick);
     }
-    assert_eq!(rig.offsets(), [LENT as u64, LENT as u64 + 1]);
+}
+
+/// When the steps are used up on the way to the next message, nothing may go that stands further back.
+#[test]
+fn nothing_overtakes_what_a_turn_did_not_come_to() {
+    let (mut rig, topic, next) = behind_many_on_loan();
+    rig.produce_to(topic, &[0]);
+    rig.produce(&Draft { start: Start::After(500), ..Draft::to(topic) });
+    rig.advance(600);
+    rig.borrow(topic, "late", 10);
+    finish(&mut rig);
+    assert_eq!(rig.offsets(), [next, next + 1]);
+}
+
+/// The asker of a request has given up and asks again: what is found goes to it once.
+#[test]
+fn a_request_that_is_repeated_while_a_turn_goes_on_gets_one_answer() {
+    let (mut rig, topic, next) = behind_many_on_loan();
+    rig.produce_to(topic, &[0; 2]);
+    let named = LeaseRequest { request: Some(Identity([7; 16])), ..patient(topic, 1, 500) };
+    let first = rig.ask_lease(named.clone());
+    assert!(rig.leased(first).is_none(), "it is not known yet whether there is something");
+    let again = rig.ask_lease(named);
+    assert_eq!(rig.leased(first).as_deref(), Some(&[][..]));
+    finish(&mut rig);
+    assert_eq!(rig.leased(again).map(|found| offsets(&found)), Some(vec![next]));
+    assert_eq!(rig.in_flight(topic), u32::try_from(next).unwrap() + 1, "nobody has the other one");
 }
 
 #[test]
