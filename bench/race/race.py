@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""DriftQ beside what people use instead, on this machine, in one run.
+
+Each peer is started as a user would run it durably, on a port that the system chooses and with data in a folder that is
+removed at the end, and is given the same work. One server runs at a time. Rounds go through all peers before any of
+them has its next turn, so that a slow minute of the machine hits all of them; the median of the rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import report
+from kit import BATCH, ROOT, Missing, Tools, data_folder, end_all, forked, say, sync_rate
+from peer import GUARDED, Peer
+from peers import PEERS
+
+DEFAULT = [name for name, peer in PEERS.items() if not peer.is_optional]
+
+
+class Plan:
+    """How much of everything; bounded in count and in time."""
+
+    def __init__(self, quick: bool, count: int) -> None:
+        self.seconds = 0.7 if quick else 2.0
+        self.most = count or 2_000_000
+        self.backlog = count or (20_000 if quick else 400_000)
+        self.latency = min(count or 500, 50 if quick else 500)
+        self.per_second = 100
+        self.effects = min(count or 4000, 400 if quick else 4000)
+        self.jobs = min(count or 2000, 200 if quick else 2000)
+        self.retained = count or (20_000 if quick else 300_000)
+        self.fill_s = 2.0 if quick else 20.0
+
+
+class Turn:
+    """One peer's part of one round."""
+
+    def __init__(self, peer: Peer, plan: Plan, rows: list[str], found: dict[str, list[float]]) -> None:
+        self.peer, self.plan, self.rows, self.found = peer, plan, rows, found
+        self.missing: dict[str, str] = {}
+
+    def run(self, folder: Path) -> None:
+        idle = "memory" in self.rows
+        try:
+            self.peer.start(folder)
+            if idle:
+                self.add("memory-idle", self.peer.memory_mib())
+            for row in self.rows:
+                self.row(row)
+        finally:
+            self.peer.stop()
+
+    def add(self, row: str, value: float) -> None:
+        self.found.setdefault(row, []).append(value)
+
+    def row(self, row: str) -> None:
+        if row not in self.peer.rows:
+            return
+        say(f"    {row}")
+        try:
+            getattr(self, row.replace("-", "_"))()
+        except (Missing, OSError) as error:
+            self.missing[row] = str(error)
+            say(f"    {row} left out: {error}")
+
+    def produce_1(self) -> None:
+        self.add("produce-1", self.peer.produce(1, 1, self.plan.seconds, self.plan.most).rate)
+
+    def produce_64(self) -> None:
+        self.add("produce-64", self.peer.produce(64, 1, self.plan.seconds, self.plan.most).rate)
+
+    def batch(self) -> None:
+        """The backlog of `consume`, with everything before it."""
+        self.add("batch", self.peer.produce(16, BATCH, self.plan.seconds, self.plan.backlog).rate)
+
+    def consume(self) -> None:
+        stored = self.peer.backlog()
+        consumed, seconds = self.peer.consume(self.plan.seconds * 3)
+        if consumed == 0 or consumed > stored:
+            raise Missing(f"{consumed} messages were consumed of {stored}: this is a fault, not a figure")
+        self.add("consume", consumed / seconds)
+        self.found.setdefault("consumed", []).append(consumed)
+        self.found.setdefault("stored", []).append(stored)
+
+    def latency(self) -> None:
+        times = self.peer.latency(self.plan.latency, self.plan.per_second)
+        if len(times) != self.plan.latency:
+            raise Missing(f"{len(times)} of {self.plan.latency} messages arrived: this is a fault, not a figure")
+        self.add("latency-p50", statistics.median(times))
+        self.add("latency-p99", times[len(times) * 99 // 100])
+
+    def guarded(self) -> None:
+        """The effect is a line in a file; at the end the file must have every message once."""
+        count = self.plan.effects
+        self.peer.produce(4, 1, 60.0, count, GUARDED)
+        path = self.peer.folder / "effects"
+        file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+
+        def work() -> float:
+            return self.peer.guarded(count, lambda name: void(os.write(file, name.encode() + b"\n")))
+
+        try:
+            seconds = forked([work], 120.0)[0]
+        finally:
+            os.close(file)
+        names = path.read_text().splitlines()
+        if len(names) != count or len(set(names)) != count:
+            raise Missing(f"{len(names)} effects, {len(set(names))} different, of {count}: a fault, not a figure")
+        self.add("guarded", count / seconds)
+
+    def memory(self) -> None:
+        self.add("memory", self.peer.memory_mib())
+
+    def recovery(self) -> None:
+        """The process is killed with everything it holds; what was answered must be there afterwards."""
+        self.peer.fill(self.plan.retained, self.plan.fill_s)
+        before = self.peer.stored()
+        self.peer.kill()
+        seconds = self.peer.restart()
+        after = self.peer.stored()
+        self.add("recovery", seconds)
+        self.add("recovery-messages", before)
+        if after < before:
+            self.add("recovery-lost", before - after)
+
+
+def void(_: object) -> None:
+    return None
+
+
+def race(peers: list[Peer], plan: Plan, rows: list[str], rounds: int, folder: Path) -> dict:
+    """All figures of all rounds."""
+    found: dict[str, dict[str, list[float]]] = {peer.name: {} for peer in peers}
+    missing: dict[str, dict[str, str]] = {peer.name: {} for peer in peers}
+    syncs: list[float] = []
+    for number in range(rounds):
+        # Whoever comes first has the coldest machine: everyone in turn.
+        shift = number % len(peers)
+        for peer in peers[shift:] + peers[:shift]:
+            syncs.append(sync_rate(folder, 0.3))
+            say(f"  round {number + 1} of {rounds}: {peer.title} (disk: {syncs[-1]:.0f} syncs/s)")
+            turn = Turn(peer, plan, rows, found[peer.name])
+            try:
+                turn.run(folder / peer.name)
+            except (Missing, OSError) as error:
+                turn.missing["all"] = str(error)
+                say(f"    left out: {error}")
+            missing[peer.name].update(turn.missing)
+    return {"figures": found, "missing": missing, "syncs": syncs}
+
+
+def available(names: list[str], tools: Tools) -> tuple[list[Peer], dict[str, str], dict[str, str]]:
+    """The peers that can be had, their versions, and why the others cannot."""
+    peers, versions, left_out = [], {}, {}
+    for name in names:
+        peer = PEERS[name](tools)
+        try:
+            versions[name] = peer.install()
+            peers.append(peer)
+        except (Missing, OSError) as error:
+            left_out[name] = str(error)
+            say(f"  {peer.title} is left out: {error}")
+    return peers, versions, left_out
+
+
+def machine(folder: Path) -> dict:
+    """What the figures belong to."""
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
+    memory = int(next(line.split()[1] for line in open("/proc/meminfo") if line.startswith("MemTotal"))) // 2**20
+    mounts = [line.split()[:3] for line in open("/proc/mounts")]
+    around = [mount for mount in mounts if folder.is_relative_to(mount[1])]
+    kind = max(around, key=lambda mount: len(mount[1]))[2]
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "cpu": cpu,
+        "memory_gib": memory + 1,
+        "kernel": platform.release().split("-")[0],
+        "filesystem": kind,
+        "load_before": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+    }
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = ", ".join(PEERS)
+    parser.add_argument("--quick", action="store_true", help="one short round: a smoke test, not a measurement")
+    parser.add_argument("--rounds", type=int, help="rounds; the median counts (3, or 1 with --quick)")
+    on_demand = ", ".join(name for name in PEERS if name not in DEFAULT)
+    parser.add_argument("--peers", help=f"which: {names}; only when they are named here: {on_demand}")
+    parser.add_argument("--rows", help=f"which rows: {', '.join(report.ROWS)}")
+    parser.add_argument("--count", type=int, default=0, help="messages of each row at most: for tests")
+    parser.add_argument("--json", metavar="FILE", help="writes all figures there; - is standard output")
+    parser.add_argument("--page", metavar="FILE", help="writes the page there, and its plots into images/ beside it")
+    parser.add_argument("--from-json", metavar="FILE", help="runs nothing: prints the table of an earlier run again")
+    parser.add_argument("--dir", default=ROOT / "target/race", type=Path, help="on the disk to be measured")
+    parser.add_argument("--offline", action="store_true", help="installs nothing; what is not there is left out")
+    return parser.parse_args()
+
+
+def chosen(given: str | None, known: list[str], default: list[str], what: str) -> list[str]:
+    names = given.split(",") if given else default
+    for name in names:
+        if name not in known:
+            sys.exit(f"there is no {what} `{name}`; there are: {', '.join(known)}")
+    return names
+
+
+def with_clients(tools: Tools, rows: list[str]) -> None:
+    """Goes on in an interpreter that has the peers' clients, where rows need them."""
+    if os.environ.get("RACE_CLIENTS") or not set(rows) & report.NEED_CLIENTS:
+        return
+    try:
+        python = tools.python()
+    except Missing as error:
+        say(f"  rows that need the peers' own clients are left out: {error}")
+        return
+    os.environ["RACE_CLIENTS"] = "1"
+    os.execv(python, [str(python), *sys.argv])
+
+
+def interrupted(number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    options = arguments()
+    if options.from_json:
+        with open(options.from_json, encoding="utf-8") as file:
+            return report.show(json.load(file), options)
+    names = chosen(options.peers, list(PEERS), DEFAULT, "peer")
+    rows = chosen(options.rows, list(report.ROWS), list(report.ROWS), "row")
+    signal.signal(signal.SIGTERM, interrupted)
+    options.dir = options.dir.resolve()
+    tools = Tools(options.dir / "tools", options.offline)
+    with_clients(tools, rows)
+    sys.path.insert(0, str(ROOT / "sdk/python/src"))
+    rounds = options.rounds or (1 if options.quick else 3)
+    began = time.time()
+    try:
+        peers, versions, left_out = available(names, tools)
+        tools.driver()
+        with data_folder(options.dir) as folder:
+            facts = machine(folder)
+            result = race(peers, Plan(options.quick, options.count), rows, rounds, folder)
+    except KeyboardInterrupt:
+        sys.exit("interrupted: everything that was started has ended")
+    finally:
+        end_all()
+    words = " ".join(word for word in sys.argv[1:])
+    result |= {
+        "machine": facts | {"load_after": round(os.getloadavg()[0], 1)},
+        "command": f"python3 bench/race/race.py {words}".strip(),
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(began)),
+        "minutes": round((time.time() - began) / 60, 1),
+        "rounds": rounds,
+        "quick": options.quick,
+        "peers": {peer.name: {"title": peer.title, "version": versions[peer.name], "settings": list(peer.settings),
+                              "note": peer.note, "client": peer.client} for peer in peers},
+        "left_out": {PEERS[name].title: why for name, why in left_out.items()},
+    }
+    report.show(result, options)
+
+
+if __name__ == "__main__":
+    main()
