@@ -25,7 +25,6 @@ PAYLOAD = b"x" * 100
 BATCH = 100
 # A server that does not answer by then will not.
 READY_S = 60.0
-STOP_S = 20.0
 POLL_S = 0.002
 CALL_S = 20.0
 CONSUMERS = 4
@@ -133,7 +132,7 @@ def nobody() -> str | None:
 
 
 class Process:
-    """A child in a group of its own, ended by its id with all that it started."""
+    """A child, ended by its id with all that it started. Ctrl-C reaches the race alone, which ends its children."""
 
     running: list[Process] = []
 
@@ -153,50 +152,56 @@ class Process:
             )
         Process.running.append(self)
 
-    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+    def family(self) -> list[int]:
+        """The child and all that came of it: some servers' own children leave the group."""
+        parents: dict[int, list[int]] = {}
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                parents.setdefault(parent, []).append(int(entry.name))
+        found = [self.child.pid]
+        for process in found:
+            found += parents.get(process, [])
+        return found
+
+    def end(self) -> None:
+        """What `kill -9` does, to all of them."""
         if self in Process.running:
             Process.running.remove(self)
-        with contextlib.suppress(ProcessLookupError):
-            if how == signal.SIGKILL:
-                os.killpg(self.child.pid, how)
-            else:
-                self.child.send_signal(how)
-        try:
-            self.child.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            pass
-        # Whatever the group's leader left behind has its id still.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.child.pid, signal.SIGKILL)
+        # The child is not yet waited for, so that its id is still its own; its children cannot be adopted before.
+        for process in self.family() if self.child.poll() is None else []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         self.child.wait()
 
     def until(self, ready: Callable[[], object], what: str) -> None:
         """Polls until it is ready, with a bound."""
-        deadline = time.monotonic() + READY_S
+        deadline, last = time.monotonic() + READY_S, ""
         while True:
-            with contextlib.suppress(OSError, Missing):
+            try:
                 if ready():
                     return
+            except (OSError, Missing) as error:
+                last = str(error)
             if self.child.poll() is not None or time.monotonic() > deadline:
                 words = self.log.read_text(errors="replace").strip().splitlines()[-3:]
-                raise Missing(f"{what} did not start: {' / '.join(words)[-300:]}")
+                raise Missing(f"{what} did not start: {last}; it said: {' / '.join(words)[-300:]}")
             time.sleep(POLL_S)
 
     def memory_mib(self) -> float:
-        """Proportional memory of the whole group: pages that several processes share are counted once."""
+        """Proportional memory of the whole family: pages that several processes share are counted once."""
         total = 0
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError, ValueError, ProcessLookupError):
-                if entry.name.isdigit() and os.getpgid(int(entry.name)) == self.child.pid:
-                    for line in (entry / "smaps_rollup").read_text().splitlines():
-                        if line.startswith("Pss:"):
-                            total += int(line.split()[1])
+        for process in self.family():
+            with contextlib.suppress(OSError):
+                for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+                    if line.startswith("Pss:"):
+                        total += int(line.split()[1])
         return total / 1024
 
 
 def end_all() -> None:
     for process in reversed(list(Process.running)):
-        process.end(signal.SIGKILL)
+        process.end()
 
 
 class Wire:

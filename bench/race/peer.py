@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kit import BATCH, CALL_S, CONSUMERS, Driven, Missing, Process, Request, Tools, Wire, drive, forked
@@ -104,7 +105,7 @@ class Peer:
 
     def kill(self) -> None:
         if self.process:
-            self.process.end(signal.SIGKILL)
+            self.process.end()
 
     def stop(self) -> None:
         self.kill()
@@ -180,3 +181,18 @@ async def in_flight(count: int, source: Callable, handle: Callable, most: int = 
             done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+
+
+def in_threads(count: int, worker: Callable[[Callable[[], bool]], None], most: int = 16) -> None:
+    """The same for clients that block: threads with a connection each, which ask before they take one more."""
+    lock, left = threading.Lock(), count
+
+    def next_one() -> bool:
+        nonlocal left
+        with lock:
+            left -= 1
+            return left >= 0
+
+    with ThreadPoolExecutor(most) as pool:
+        for done in [pool.submit(worker, next_one) for _ in range(most)]:
+            done.result()

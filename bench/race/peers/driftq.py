@@ -14,6 +14,8 @@ from pathlib import Path
 from kit import BATCH, PAYLOAD, ROOT, Missing, Process, Request, Wire
 from peer import GUARDED, LATENCY, QUEUES, RATES, Peer
 
+# A hundred bytes that the SDK can read: JSON in a string.
+MESSAGE = json.dumps({"value": json.dumps("x" * (len(PAYLOAD) - 2))}).encode()
 TOKEN = re.compile(rb'"token":"([^"]+)"')
 LENGTH = re.compile(rb"(?i)content-length: (\d+)")
 
@@ -75,7 +77,7 @@ class Bare(Http):
     rows = ("produce-1", "produce-64")
 
     def request(self, wire: Wire, queue: str, count: int) -> Request:
-        return Request(post("/", json.dumps({"value": PAYLOAD.decode()}).encode()), b'"produced"', 1)
+        return Request(post("/", MESSAGE), b'"produced"', 1)
 
 
 class DriftQ(Http):
@@ -93,9 +95,8 @@ class DriftQ(Http):
         wire.close()
 
     def request(self, wire: Wire, queue: str, count: int) -> Request:
-        line = json.dumps({"value": PAYLOAD.decode()}).encode()
         kind = "application/json" if count == 1 else "application/x-ndjson"
-        body = line if count == 1 else (line + b"\n") * count
+        body = MESSAGE if count == 1 else (MESSAGE + b"\n") * count
         return Request(post(f"/v2/topics/{queue}/messages", body, kind), b'"duplicate":false', count)
 
     def stored(self) -> int:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from kit import BATCH, PAYLOAD, Missing, Process, Request, Wire, free_port, program
 from peer import GUARDED, LATENCY, QUEUES, RATES, Peer, in_flight
@@ -144,3 +145,33 @@ async def guard(client, name: str, effect: Callable[[str], None], settle: Callab
         pipe.set(f"guard:{name}", "done")
         settle(pipe)
         await pipe.execute()
+
+
+class Beside:
+    """For a peer that has nowhere to keep that an effect began: a Redis of the same durability stands beside it."""
+
+    keeper: Redis | None = None
+
+    def start(self, folder: Path) -> None:
+        super().start(folder)
+        self.keeper = Redis(self.tools)
+        self.keeper.install()
+        self.keeper.start(folder / "redis")
+
+    def stop(self) -> None:
+        if self.keeper:
+            self.keeper.stop()
+        super().stop()
+
+    def guard(self) -> Callable[[str, Callable[[str], None]], None]:
+        """The same as above, for threads."""
+        import redis
+
+        client = redis.Redis(port=self.keeper.port)
+
+        def once(name: str, effect: Callable[[str], None]) -> None:
+            if client.set(f"guard:{name}", "began", nx=True):
+                effect(name)
+            client.set(f"guard:{name}", "done")
+
+        return once
