@@ -104,7 +104,9 @@ class Tools:
                 raise Missing("needs Node.js and npm on the PATH")
             for name in ("package.json", "package-lock.json"):
                 shutil.copy(HERE / "node" / name, folder)
-            self.run("npm", "ci", "--prefix", folder, "--silent", "--no-audit", "--no-fund", cwd=folder)
+            # Nothing of its packages is run for installing; what is optional of them is native code that is not needed.
+            plain = ("--omit=optional", "--ignore-scripts", "--no-audit", "--no-fund")
+            self.run("npm", "install", "--prefix", folder, *plain, cwd=folder)
 
         return self.once("node", install)
 

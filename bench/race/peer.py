@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import threading
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kit import BATCH, CALL_S, CONSUMERS, Driven, Missing, Process, Request, Tools, Wire, drive, forked
+from kit import BATCH, CALL_S, CONSUMERS, HERE, Driven, Missing, Process, Request, Tools, Wire, drive, forked
 
-# One queue for the rates, one for the latency, one for the guarded effects: a backlog in one is not in another's way.
-RATES, LATENCY, GUARDED = QUEUES = ("race", "latency", "guarded")
+# One queue for the rates, one for the latency, two for the workers: what is left in one is not in another's way.
+RATES, LATENCY, JOBS, GUARDED = QUEUES = ("race", "latency", "jobs", "guarded")
 
 
 class Peer:
@@ -27,7 +27,9 @@ class Peer:
     note = ""
     # What is used for the rows that need a client of its own.
     client = ""
-    rows: tuple[str, ...] = ("produce-1", "produce-64", "batch", "consume", "latency", "guarded", "memory", "recovery")
+    rows: tuple[str, ...] = ("produce-1", "produce-64", "batch", "consume", "latency", "jobs", "guarded", "memory", "recovery")
+    # Slower workers get fewer messages, or the race would take hours.
+    most_jobs = 1_000_000
     # Only where it is asked for by name.
     is_optional = False
 
@@ -83,9 +85,23 @@ class Peer:
         """Takes messages by its users' client, each acked before the next, until `on` says that it was the last."""
         raise Missing("no such client")
 
-    def guarded(self, count: int, effect: Callable[[str], None]) -> float:
-        """Takes this many messages from the queue, each with one effect that is guarded; answers seconds."""
+    def load(self, queue: str, count: int) -> None:
+        """Stores what the workers are to take."""
+        self.produce(4, 1, 60.0, count, queue)
+
+    def work(self, queue: str, effect: Callable[[str], None], is_guarded: bool) -> None:
+        """Takes messages until it is killed, and carries out the effect of each: once, if it is guarded."""
         raise Missing("no such client")
+
+    def worker(self, queue: str, is_guarded: bool, effects: Path) -> Process:
+        """A process that works: `work` above, unless the peer has a worker program of its own."""
+        words = [self.name, self.port, self.keeper_port(), queue, int(is_guarded), effects]
+        command = [sys.executable, str(HERE / "work.py"), *map(str, words)]
+        return Process(command, self.folder / "worker.log")
+
+    def keeper_port(self) -> int:
+        """Where that an effect began is kept, if not in the peer itself."""
+        return 0
 
     # What is the same for all.
 
@@ -168,31 +184,20 @@ class Peer:
         return self.produce(16, BATCH, seconds, count).messages
 
 
-async def in_flight(count: int, source: Callable, handle: Callable, most: int = 64) -> None:
-    """Hand-written workers of a peer: up to so many messages at once, until the count is done."""
+async def in_flight(source: Callable, handle: Callable, most: int = 64) -> None:
+    """Workers that are written by hand: up to so many messages at once, for ever."""
     tasks: set[asyncio.Task] = set()
-    taken = 0
-    while taken < count or tasks:
-        if taken < count and len(tasks) < most:
-            for message in await source(min(most - len(tasks), count - taken)):
-                tasks.add(asyncio.create_task(handle(message)))
-                taken += 1
+    while True:
+        if len(tasks) < most:
+            tasks |= {asyncio.create_task(handle(message)) for message in await source(most - len(tasks))}
         if tasks:
             done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
 
 
-def in_threads(count: int, worker: Callable[[Callable[[], bool]], None], most: int = 16) -> None:
-    """The same for clients that block: threads with a connection each, which ask before they take one more."""
-    lock, left = threading.Lock(), count
-
-    def next_one() -> bool:
-        nonlocal left
-        with lock:
-            left -= 1
-            return left >= 0
-
+def in_threads(worker: Callable[[], None], most: int = 16) -> None:
+    """The same for clients that block: threads with a connection each."""
     with ThreadPoolExecutor(most) as pool:
-        for done in [pool.submit(worker, next_one) for _ in range(most)]:
+        for done in [pool.submit(worker) for _ in range(most)]:
             done.result()

@@ -33,8 +33,8 @@ ROWS = {
     "batch": ("batch",),
     "consume": ("consume",),
     "latency": ("latency-p50", "latency-p99"),
-    "guarded": ("guarded",),
     "jobs": ("jobs",),
+    "guarded": ("guarded",),
     "memory": ("memory-idle", "memory"),
     "recovery": ("recovery",),
 }
@@ -48,7 +48,7 @@ FIGURES = {
     "latency-p50": Figure("e2e p50", "ms", "from before the send to after the receipt at 100/s, by the clients", False),
     "latency-p99": Figure("e2e p99", "ms", "the same, of the slowest in a hundred", False),
     "guarded": Figure("guarded effect", "/s", "messages handled with one effect each that must take place once"),
-    "jobs": Figure("worker, no effect", "/s", "messages handled by a worker whose handler does nothing"),
+    "jobs": Figure("effect, no guard", "/s", "the same without a guard: after a crash an effect may take place twice"),
     "memory-idle": Figure("memory idle", "MiB", "of the server and all its processes, shared pages once", False),
     "memory": Figure("memory after", "MiB", "the same after the rows before it", False),
     "recovery": Figure("kill -9 to answer", "s", "from the restart to the first answer, with a backlog", False),
@@ -120,11 +120,11 @@ class Result:
 
     def ceilings(self) -> list[list[str]]:
         """Against the disk, and against a bare HTTP server."""
-        syncs = statistics.median(self.data["syncs"]) if self.data["syncs"] else 0
         names = [name for name in ("produce-1", "produce-64", "batch") if self.values("driftq", name)]
         lines = [["", *(f"{FIGURES[name].title}: per disk sync" for name in names), "1 conn / bare", "64 conns / bare"]]
         for peer, facts in self.data["peers"].items():
             cells = []
+            syncs = self.median(peer, "syncs")
             for name in names:
                 rate = self.median(peer, name)
                 cells.append(f"{rate / syncs:.2f}" if rate and syncs else "–")

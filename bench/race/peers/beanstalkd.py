@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
 from collections.abc import Callable
 
 from kit import BATCH, PAYLOAD, Process, Request, Wire, free_port, program
-from peer import GUARDED, LATENCY, RATES, Peer, in_threads
+from peer import LATENCY, RATES, Peer, in_threads
 
 from .redis_streams import Beside
 
@@ -93,17 +92,15 @@ class Beanstalkd(Beside, Peer):
             if on(job.body.encode()):
                 return
 
-    def guarded(self, count: int, effect: Callable[[str], None]) -> float:
+    def work(self, queue: str, effect: Callable[[str], None], is_guarded: bool) -> None:
         import greenstalk
 
-        def worker(next_one: Callable[[], bool]) -> None:
-            client = greenstalk.Client(("127.0.0.1", self.port), watch=GUARDED)
-            guard = self.guard()
-            while next_one():
+        def worker() -> None:
+            client = greenstalk.Client(("127.0.0.1", self.port), watch=queue)
+            once = self.guard(effect) if is_guarded else effect
+            while True:
                 job = client.reserve()
-                guard(str(job.id), effect)
+                once(str(job.id))
                 client.delete(job)
 
-        began = time.monotonic()
-        in_threads(count, worker)
-        return time.monotonic() - began
+        in_threads(worker)

@@ -7,12 +7,11 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from kit import BATCH, PAYLOAD, ROOT, Missing, Process, Request, Wire
-from peer import GUARDED, LATENCY, QUEUES, RATES, Peer
+from peer import LATENCY, QUEUES, RATES, Peer
 
 # A hundred bytes that the SDK can read: JSON in a string.
 MESSAGE = json.dumps({"value": json.dumps("x" * (len(PAYLOAD) - 2))}).encode()
@@ -129,7 +128,7 @@ class DriftQ(Http):
         client = driftq.Client(self.url)
         return lambda payload: void(client.send(LATENCY, payload.decode()))
 
-    def work(self, queue: str, concurrency: int, handle: Callable) -> None:
+    def handle(self, queue: str, concurrency: int, handle: Callable) -> None:
         """Runs the SDK's worker; the handler gets it, to stop it."""
         import driftq
 
@@ -150,24 +149,20 @@ class DriftQ(Http):
             return handle
 
         ready()
-        self.work(LATENCY, 1, make)
+        self.handle(LATENCY, 1, make)
 
-    def guarded(self, count: int, effect: Callable[[str], None]) -> float:
-        began, left = time.monotonic(), count
-
-        def make(worker):
+    def work(self, queue: str, effect: Callable[[str], None], is_guarded: bool) -> None:
+        def make(_worker):
             async def handle(_payload, ctx) -> None:
-                nonlocal left
                 name = f"{ctx.partition}-{ctx.offset}"
-                await ctx.effect("race", lambda: void(effect(name)), key=name)
-                left -= 1
-                if not left:
-                    worker.stop()
+                if is_guarded:
+                    await ctx.effect("race", lambda: void(effect(name)), key=name)
+                else:
+                    effect(name)
 
             return handle
 
-        self.work(GUARDED, 64, make)
-        return time.monotonic() - began
+        self.handle(queue, 64, make)
 
 
 def void(_: object) -> None:

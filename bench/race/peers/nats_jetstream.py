@@ -8,12 +8,11 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from kit import BATCH, PAYLOAD, Missing, Process, Request, Wire, free_port, program
-from peer import GUARDED, LATENCY, QUEUES, RATES, Peer, in_flight
+from peer import LATENCY, QUEUES, RATES, Peer, in_flight
 
 ACK = re.compile(rb"MSG \S+ \S+ (\$JS\.ACK\.\S+) \d+\r\n")
 DURABLE = "g"
@@ -142,28 +141,33 @@ class Nats(Peer):
 
         self.clients(main)
 
-    def guarded(self, count: int, effect: Callable[[str], None]) -> float:
+    def work(self, queue: str, effect: Callable[[str], None], is_guarded: bool) -> None:
         import nats
 
         async def main(stream) -> None:
             bucket = await stream.create_key_value(bucket="guard", storage="file")
-            subscription = await stream.pull_subscribe_bind(DURABLE, GUARDED)
+            subscription = await stream.pull_subscribe_bind(DURABLE, queue)
+
+            async def source(most: int) -> list:
+                try:
+                    return await subscription.fetch(most, timeout=1)
+                except nats.errors.TimeoutError:
+                    return []
 
             async def handle(message) -> None:
                 name = str(message.metadata.sequence.stream)
                 try:
-                    revision = await bucket.create(name, b"began")
+                    revision = is_guarded and await bucket.create(name, b"began")
                     effect(name)
-                    await bucket.update(name, b"done", last=revision)
+                    if is_guarded:
+                        await bucket.update(name, b"done", last=revision)
                 except nats.js.errors.KeyWrongLastSequenceError:
                     pass
                 await message.ack_sync()
 
-            await in_flight(count, subscription.fetch, handle)
+            await in_flight(source, handle)
 
-        began = time.monotonic()
         self.clients(main)
-        return time.monotonic() - began
 
 
 class NatsDefault(Nats):

@@ -8,7 +8,6 @@ import re
 import shutil
 import struct
 import subprocess
-import time
 from collections.abc import Callable
 
 from kit import BATCH, PAYLOAD, Missing, Process, Request, Wire, free_port, nobody, program
@@ -149,31 +148,38 @@ class Postgres(Peer):
                     if on(row[1].encode()):
                         return
 
-    def guarded(self, count: int, effect: Callable[[str], None]) -> float:
+    def work(self, queue: str, effect: Callable[[str], None], is_guarded: bool) -> None:
         import psycopg
+
+        take = TAKE.format(queue, 1)
 
         async def main() -> None:
             connections = asyncio.Queue()
             for _ in range(16):
                 connections.put_nowait(await psycopg.AsyncConnection.connect(self.url, autocommit=True))
 
-            async def source(most: int) -> list:
-                return [None] * most
+            async def source(_: int) -> list:
+                return [await connections.get()]
 
-            async def handle(_: object) -> None:
-                connection = await connections.get()
-                await self.guard(connection, effect)
+            async def handle(connection) -> None:
+                if is_guarded:
+                    await self.guard(connection, effect)
+                else:
+                    # The message is gone with its effect, or comes back: at least once.
+                    async with connection.transaction():
+                        if row := await (await connection.execute(take)).fetchone():
+                            effect(str(row[0]))
                 connections.put_nowait(connection)
 
-            await in_flight(count, source, handle)
+            await in_flight(source, handle)
 
-        began = time.monotonic()
         asyncio.run(main())
-        return time.monotonic() - began
 
     async def guard(self, connection, effect: Callable[[str], None]) -> None:
         """One commit marks the message as taken and that its effect began; another ends both."""
         row = await (await connection.execute(BEGIN)).fetchone()
+        if row is None:
+            return
         if row[1]:
             effect(str(row[0]))
         async with connection.transaction():

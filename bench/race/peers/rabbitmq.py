@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kit import BATCH, PAYLOAD, Process, Request, Wire, free_port
-from peer import GUARDED, LATENCY, QUEUES, RATES, Peer, in_threads
+from peer import LATENCY, QUEUES, RATES, Peer, in_threads
 
 from .redis_streams import Beside
 
@@ -191,17 +191,14 @@ class RabbitMq(Beside, Peer):
             if on(body):
                 return
 
-    def guarded(self, count: int, effect: Callable[[str], None]) -> float:
-        def worker(next_one: Callable[[], bool]) -> None:
-            channel, guard = self.channel(), self.guard()
+    def work(self, queue: str, effect: Callable[[str], None], is_guarded: bool) -> None:
+        def worker() -> None:
+            channel = self.channel()
+            once = self.guard(effect) if is_guarded else effect
             channel.basic_qos(prefetch_count=1)
-            messages = channel.consume(GUARDED)
-            while next_one():
-                deliver, _, _ = next(messages)
+            for deliver, _, _ in channel.consume(queue):
                 # Messages have no id of their own here: what a producer would send is made up.
-                guard(f"{id(channel)}-{deliver.delivery_tag}", effect)
+                once(f"{id(channel)}-{deliver.delivery_tag}")
                 channel.basic_ack(deliver.delivery_tag)
 
-        began = time.monotonic()
-        in_threads(count, worker)
-        return time.monotonic() - began
+        in_threads(worker)

@@ -6,12 +6,11 @@ import asyncio
 import os
 import re
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from kit import BATCH, PAYLOAD, Missing, Process, Request, Wire, free_port, program
-from peer import GUARDED, LATENCY, QUEUES, RATES, Peer, in_flight
+from peer import LATENCY, QUEUES, RATES, Peer, in_flight
 
 ID = re.compile(rb"\r\n(\d{13}-\d+)\r\n")
 GROUP = "g"
@@ -29,14 +28,18 @@ class Redis(Peer):
     note = "an answer waits for the sync; entries stay in the stream when they are acked"
     client = "redis-py; the guard is a key that is set if it is not there"
 
-    @property
-    def flags(self) -> list[str]:
-        return ["--appendonly", "yes", "--appendfsync", self.appendfsync, "--save", ""]
+    @classmethod
+    def flags(cls) -> list[str]:
+        return ["--appendonly", "yes", "--appendfsync", cls.appendfsync, "--save", ""]
+
+    @classmethod
+    def shown(cls) -> tuple[str, ...]:
+        words = " ".join(word or "''" for word in cls.flags())
+        return (f"redis-server --bind 127.0.0.1 --port PORT --dir DATA {words}",)
 
     @property
     def settings(self) -> tuple[str, ...]:
-        words = " ".join(word or "''" for word in self.flags)
-        return (f"redis-server --bind 127.0.0.1 --port PORT --dir DATA {words}", "XADD, XREADGROUP COUNT 100, XACK")
+        return (*self.shown(), "XADD, XREADGROUP COUNT 100, XACK")
 
     def install(self) -> str:
         self.program = program("redis-server")
@@ -48,7 +51,7 @@ class Redis(Peer):
     def launch(self) -> Process:
         self.port = self.port or free_port()
         place = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)]
-        return Process([self.program, *place, *self.flags], self.folder / "log")
+        return Process([self.program, *place, *self.flags()], self.folder / "log")
 
     def call(self, *words: str | bytes | int) -> bytes:
         wire = self.connect()
@@ -106,25 +109,26 @@ class Redis(Peer):
                     if on(fields[b"p"]):
                         return
 
-    def guarded(self, count: int, effect: Callable[[str], None]) -> float:
+    def work(self, queue: str, effect: Callable[[str], None], is_guarded: bool) -> None:
         import redis.asyncio
 
         async def main() -> None:
             client = redis.asyncio.Redis(port=self.port, max_connections=80)
 
             async def source(most: int) -> list:
-                found = await client.xreadgroup(GROUP, "c", {GUARDED: ">"}, count=most, block=1000)
+                found = await client.xreadgroup(GROUP, "c", {queue: ">"}, count=most, block=1000)
                 return [entry for _, entries in found or [] for entry, _ in entries]
 
             async def handle(entry: bytes) -> None:
-                await guard(client, entry.decode(), effect, lambda pipe: pipe.xack(GUARDED, GROUP, entry))
+                if is_guarded:
+                    await guard(client, entry.decode(), effect, lambda pipe: pipe.xack(queue, GROUP, entry))
+                else:
+                    effect(entry.decode())
+                    await client.xack(queue, GROUP, entry)
 
-            await in_flight(count, source, handle)
-            await client.aclose()
+            await in_flight(source, handle)
 
-        began = time.monotonic()
         asyncio.run(main())
-        return time.monotonic() - began
 
 
 class RedisEverySecond(Redis):
@@ -163,13 +167,16 @@ class Beside:
             self.keeper.stop()
         super().stop()
 
-    def guard(self) -> Callable[[str, Callable[[str], None]], None]:
+    def keeper_port(self) -> int:
+        return self.keeper.port if self.keeper else 0
+
+    def guard(self, effect: Callable[[str], None]) -> Callable[[str], None]:
         """The same as above, for threads."""
         import redis
 
-        client = redis.Redis(port=self.keeper.port)
+        client = redis.Redis(port=self.keeper_port())
 
-        def once(name: str, effect: Callable[[str], None]) -> None:
+        def once(name: str) -> None:
             if client.set(f"guard:{name}", "began", nx=True):
                 effect(name)
             client.set(f"guard:{name}", "done")
