@@ -28,6 +28,7 @@ READY_S = 60.0
 POLL_S = 0.002
 CALL_S = 20.0
 CONSUMERS = 4
+SYNC_BLOCKS = 1024
 
 
 class Missing(Exception):
@@ -79,6 +80,8 @@ class Tools:
         source = HERE / "drive.c"
 
         def build(folder: Path) -> None:
+            if not shutil.which("cc"):
+                raise Missing("the load generator needs a C compiler: `cc` on the PATH")
             subprocess.run(["cc", "-O2", "-o", folder / "drive", source], check=True)
 
         return self.once(f"drive-{int(source.stat().st_mtime)}", build) / "drive"
@@ -337,12 +340,14 @@ def data_folder(parent: Path) -> Iterator[Path]:
 
 
 def sync_rate(folder: Path, seconds: float) -> float:
-    """Appends of 4 KiB with fdatasync each: what the disk itself can do for a log."""
+    """Writes of 4 KiB with fdatasync each, over a file that is there already: the most that the disk can do for a log."""
     path, block, count = folder / "sync", b"x" * 4096, 0
     file = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+    os.write(file, block * SYNC_BLOCKS)
+    os.fsync(file)
     began = time.monotonic()
     while time.monotonic() - began < seconds:
-        os.write(file, block)
+        os.pwrite(file, block, count % SYNC_BLOCKS * len(block))
         os.fdatasync(file)
         count += 1
     took = time.monotonic() - began

@@ -27,7 +27,7 @@ class Peer:
     note = ""
     # What is used for the rows that need a client of its own.
     client = ""
-    rows: tuple[str, ...] = ("produce-1", "produce-64", "batch", "consume", "latency", "jobs", "guarded", "memory", "recovery")
+    rows: tuple[str, ...] = ("produce-1", "produce-64", "tool", "batch", "consume", "latency", "jobs", "guarded", "memory", "recovery")
     # Slower workers get fewer messages, or the race would take hours.
     most_jobs = 1_000_000
     # Only where it is asked for by name.
@@ -65,13 +65,13 @@ class Peer:
         self.connect().close()
         return True
 
+    def tool(self, rate: float, seconds: float) -> float:
+        """The rate of storing on 64 connections by its own benchmark program; the first is what to expect."""
+        raise Missing("")
+
     def stored(self) -> int:
         """How many messages the queue of the rates holds."""
         raise NotImplementedError
-
-    def backlog(self) -> int:
-        """How many of them nobody has acked."""
-        return self.stored()
 
     def consumer(self) -> Callable[[], int]:
         """A call that takes up to a hundred messages and acks them; 0 when there are none."""

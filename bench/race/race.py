@@ -14,6 +14,7 @@ import os
 import platform
 import signal
 import statistics
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -48,6 +49,8 @@ class Turn:
     def __init__(self, peer: Peer, plan: Plan, rows: list[str], found: dict[str, list[float]]) -> None:
         self.peer, self.plan, self.rows, self.found = peer, plan, rows, found
         self.missing: dict[str, str] = {}
+        # What was acknowledged.
+        self.stored = 0
 
     def run(self, folder: Path) -> None:
         idle = "memory" in self.rows
@@ -69,28 +72,41 @@ class Turn:
         say(f"    {row}")
         try:
             getattr(self, row.replace("-", "_"))()
-        except (Missing, OSError) as error:
+        except (Missing, OSError, subprocess.SubprocessError) as error:
+            if not str(error):
+                return
             self.missing[row] = str(error)
             say(f"    {row} left out: {error}")
 
+    def produced(self, row: str, connections: int, count: int, most: int) -> None:
+        driven = self.peer.produce(connections, count, self.plan.seconds, most)
+        self.stored += driven.messages
+        self.add(row, driven.rate)
+
     def produce_1(self) -> None:
-        self.add("produce-1", self.peer.produce(1, 1, self.plan.seconds, self.plan.most).rate)
+        self.produced("produce-1", 1, 1, self.plan.most)
 
     def produce_64(self) -> None:
-        self.add("produce-64", self.peer.produce(64, 1, self.plan.seconds, self.plan.most).rate)
+        self.produced("produce-64", 64, 1, self.plan.most)
+
+    def tool(self) -> None:
+        rates = self.found.get("produce-64") or [1000.0]
+        self.add("tool", self.peer.tool(rates[-1], self.plan.seconds))
 
     def batch(self) -> None:
         """The backlog of `consume`, with everything before it."""
-        self.add("batch", self.peer.produce(16, BATCH, self.plan.seconds, self.plan.backlog).rate)
+        self.produced("batch", 16, BATCH, self.plan.backlog)
 
     def consume(self) -> None:
-        stored = self.peer.backlog()
+        found = self.peer.stored()
+        if found != self.stored:
+            raise Missing(f"it holds {found} messages, and acknowledged {self.stored}: a fault, not a figure")
         consumed, seconds = self.peer.consume(self.plan.seconds * 3)
-        if consumed == 0 or consumed > stored:
-            raise Missing(f"{consumed} messages were consumed of {stored}: this is a fault, not a figure")
+        if consumed == 0 or consumed > self.stored:
+            raise Missing(f"{consumed} messages were consumed of {self.stored}: a fault, not a figure")
         self.add("consume", consumed / seconds)
-        self.found.setdefault("consumed", []).append(consumed)
-        self.found.setdefault("stored", []).append(stored)
+        self.add("consumed", consumed)
+        self.add("stored", self.stored)
 
     def latency(self) -> None:
         times = self.peer.latency(self.plan.latency, self.plan.per_second)
@@ -259,11 +275,15 @@ def main() -> None:
     rounds = options.rounds or (1 if options.quick else 3)
     began = time.time()
     try:
-        peers, versions, left_out = available(names, tools)
         tools.driver()
+        peers, versions, left_out = available(names, tools)
+        if not peers:
+            sys.exit("no peer can be had; the reasons are above")
         with data_folder(options.dir) as folder:
             facts = machine(folder)
             result = race(peers, Plan(options.quick, options.count), rows, rounds, folder)
+    except Missing as error:
+        sys.exit(str(error))
     except KeyboardInterrupt:
         sys.exit("interrupted: everything that was started has ended")
     finally:

@@ -98,6 +98,14 @@ class DriftQ(Http):
         body = MESSAGE if count == 1 else (MESSAGE + b"\n") * count
         return Request(post(f"/v2/topics/{queue}/messages", body, kind), b'"duplicate":false', count)
 
+    def tool(self, rate: float, seconds: float) -> float:
+        """On a server that it starts itself."""
+        words = [binary(), "bench", "produce", "--connections", "64", "--rounds", "1", "-o", "json"]
+        words += ["--seconds", str(max(1, round(seconds))), "--dir", self.folder]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60 + 10 * seconds)
+        figures = json.loads(done.stdout)["figures"]
+        return float(next(figure["value"] for figure in figures if figure["name"] == "produce, 64 connections"))
+
     def stored(self) -> int:
         wire = self.connect()
         topic = json.loads(call(wire, f"GET /v2/topics/{RATES} HTTP/1.1\r\nhost: race\r\n\r\n".encode()))

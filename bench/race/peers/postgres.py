@@ -72,7 +72,8 @@ class Postgres(Peer):
             words = [program("initdb", *self.bin), "-D", str(data), "-U", "race", "--auth=trust", "--no-sync"]
             done = subprocess.run(words, user=user, cwd=data, capture_output=True, text=True)
             if done.returncode:
-                raise Missing(f"initdb failed: {done.stderr.strip()[-200:]}")
+                why = done.stderr.strip()[-200:]
+                raise Missing(f"initdb failed: {why} (--dir must name a folder that every user can enter)")
         options = ["-p", str(self.port), "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={data}"]
         words = [self.program, "-D", str(data), *options, "-c", "max_connections=120"]
         return Process(words, self.folder / "log", user=user)
@@ -108,6 +109,15 @@ class Postgres(Peer):
         self.statement(wire, f"INSERT INTO {queue} (payload) SELECT unnest($1::text[])")
         array = b"{%s}" % b",".join([PAYLOAD] * count)
         return Request(prepared(b"s", array), b"INSERT 0 %d\0" % count, 1)
+
+    def tool(self, rate: float, seconds: float) -> float:
+        script = self.folder / "insert.sql"
+        script.write_text(f"INSERT INTO {LATENCY} (payload) VALUES ('{PAYLOAD.decode()}');\n")
+        words = [program("pgbench", *self.bin) or "pgbench", "-n", "-M", "prepared", "-c", "64", "-j", "2", "-f", str(script)]
+        words += ["-T", str(max(1, round(seconds))), "-h", "127.0.0.1", "-p", str(self.port), "-U", "race", "postgres"]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60 + seconds)
+        self.call(f"TRUNCATE {LATENCY}")
+        return float(re.search(r"tps = ([\d.]+)", done.stdout)[1])
 
     def stored(self) -> int:
         # A data row with one column: its length, then the digits.

@@ -72,6 +72,12 @@ class Redis(Peer):
         # An answer is an id, and ids start with the time in milliseconds: "\r\n1" is in each of them once until 2033.
         return Request(command("XADD", queue, "*", "p", PAYLOAD) * count, b"\r\n1", count)
 
+    def tool(self, rate: float, seconds: float) -> float:
+        words = [program("redis-benchmark") or "redis-benchmark", "-p", str(self.port), "-c", "64", "--csv"]
+        words += ["-n", str(int(rate * seconds) + 64), "XADD", "tool", "*", "p", PAYLOAD.decode()]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60 + seconds)
+        return float(done.stdout.splitlines()[-1].split('","')[1].strip('"'))
+
     def stored(self) -> int:
         return int(self.call("XLEN", RATES)[1:])
 
