@@ -95,7 +95,7 @@ class Peer:
 
     def worker(self, queue: str, is_guarded: bool, effects: Path) -> Process:
         """A process that works: `work` above, unless the peer has a worker program of its own."""
-        words = [self.name, self.port, self.keeper_port(), queue, int(is_guarded), effects]
+        words = [self.name, self.port, self.keeper_port(), queue, int(is_guarded), effects, self.tools.folder]
         command = [sys.executable, str(HERE / "work.py"), *map(str, words)]
         return Process(command, self.folder / "worker.log")
 

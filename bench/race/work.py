@@ -1,4 +1,4 @@
-"""A worker of the race, until it is killed: work.py PEER PORT KEEPER_PORT QUEUE IS_GUARDED EFFECTS."""
+"""A worker of the race, until it is killed: work.py PEER PORT KEEPER_PORT QUEUE IS_GUARDED EFFECTS TOOLS."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from peers import PEERS
 
 def main() -> None:
     sys.path.insert(0, str(ROOT / "sdk/python/src"))
-    name, port, keeper, queue, is_guarded, effects = sys.argv[1:]
-    peer = PEERS[name](Tools(Path(effects).parent / "unused", offline=True))
+    name, port, keeper, queue, is_guarded, effects, tools = sys.argv[1:]
+    peer = PEERS[name](Tools(Path(tools), offline=True))
     peer.port = int(port)
     peer.keeper_port = lambda: int(keeper)
     file = os.open(effects, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)

@@ -9,8 +9,9 @@ from .nats_jetstream import Nats, NatsDefault
 from .postgres import Postgres
 from .rabbitmq import RabbitMq
 from .redis_streams import Redis, RedisEverySecond
+from .restate import Restate
 
-BROKERS = (DriftQ, Redis, Nats, Postgres, RabbitMq, Beanstalkd)
+BROKERS = (DriftQ, Redis, Nats, Postgres, RabbitMq, Beanstalkd, Restate)
 JOB_SYSTEMS = (BullMq, Celery, Rq, Procrastinate)
 # Servers that answer before the disk has it, for those who want to know what that is worth.
 RELAXED = (RedisEverySecond, NatsDefault)
