@@ -190,7 +190,7 @@ class Process:
                 last = str(error)
             if self.child.poll() is not None or time.monotonic() > deadline:
                 words = self.log.read_text(errors="replace").strip().splitlines()[-3:]
-                raise Missing(f"{what} did not start: {last}; it said: {' / '.join(words)[-300:]}")
+                raise Missing(f"{what} did not come up: {last}; it said: {' / '.join(words)[-300:]}")
             time.sleep(POLL_S)
 
     def memory_mib(self) -> float:

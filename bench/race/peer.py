@@ -73,6 +73,10 @@ class Peer:
         """How many messages the queue of the rates holds."""
         raise NotImplementedError
 
+    def counted(self) -> int:
+        """The same at this very moment, where the count lags behind."""
+        return self.stored()
+
     def consumer(self) -> Callable[[], int]:
         """A call that takes up to a hundred messages and acks them; 0 when there are none."""
         raise NotImplementedError
@@ -112,11 +116,13 @@ class Peer:
         self.restart()
         self.prepare()
 
-    def restart(self) -> float:
-        """Seconds from the start of the process to its first answer."""
+    def restart(self, kept: int = 0) -> float:
+        """Seconds from the start of the process until it answers, and until it knows of what it kept."""
         began = time.monotonic()
         self.process = self.launch()
         self.process.until(self.ready, self.title)
+        if kept:
+            self.process.until(lambda: self.counted() >= kept, f"{self.title} with {kept} messages")
         return time.monotonic() - began
 
     def kill(self) -> None:

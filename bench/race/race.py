@@ -40,7 +40,7 @@ class Plan:
         self.per_second = 100
         self.effects = min(count or 4000, 400 if quick else 4000)
         self.retained = count or (20_000 if quick else 300_000)
-        self.fill_s = 2.0 if quick else 20.0
+        self.fill_s = 2.0 if quick else 10.0
 
 
 class Turn:
@@ -53,7 +53,7 @@ class Turn:
         self.stored = 0
 
     def run(self, folder: Path) -> None:
-        idle = "memory" in self.rows
+        idle = "memory" in self.rows and "memory" in self.peer.rows
         try:
             self.peer.start(folder)
             if idle:
@@ -152,24 +152,26 @@ class Turn:
         self.add("memory", self.peer.memory_mib())
 
     def recovery(self) -> None:
-        """The process is killed with everything it holds; what was answered must be there afterwards."""
+        """The process is killed with everything it holds. The time is up when all of it can be seen again."""
         self.peer.fill(self.plan.retained, self.plan.fill_s)
         before = self.peer.stored()
         self.peer.kill()
-        seconds = self.peer.restart()
-        after = self.peer.stored()
+        seconds = self.peer.restart(before)
         self.add("recovery", seconds)
         self.add("recovery-messages", before)
-        if after < before:
-            self.add("recovery-lost", before - after)
 
 
-def race(peers: list[Peer], plan: Plan, rows: list[str], rounds: int, folder: Path) -> dict:
-    """All figures of all rounds."""
+def race(peers: list[Peer], plan: Plan, rows: list[str], rounds: int, folder: Path, deadline: float) -> dict:
+    """All figures of all rounds that fit into the time; a round that was begun is ended."""
     found: dict[str, dict[str, list[float]]] = {peer.name: {} for peer in peers}
     missing: dict[str, dict[str, str]] = {peer.name: {} for peer in peers}
     syncs: list[float] = []
     for number in range(rounds):
+        began = time.monotonic()
+        if number and began + length > deadline:
+            say(f"  no time for round {number + 1}: --minutes allows more")
+            rounds = number
+            break
         # Whoever comes first has the coldest machine: everyone in turn.
         shift = number % len(peers)
         for peer in peers[shift:] + peers[:shift]:
@@ -183,7 +185,8 @@ def race(peers: list[Peer], plan: Plan, rows: list[str], rounds: int, folder: Pa
                 turn.missing["all"] = str(error)
                 say(f"    left out: {error}")
             missing[peer.name].update(turn.missing)
-    return {"figures": found, "missing": missing, "syncs": syncs}
+        length = time.monotonic() - began
+    return {"figures": found, "missing": missing, "syncs": syncs, "rounds": rounds}
 
 
 def available(names: list[str], tools: Tools) -> tuple[list[Peer], dict[str, str], dict[str, str]]:
@@ -224,6 +227,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one short round: a smoke test, not a measurement")
     parser.add_argument("--rounds", type=int, help="rounds; the median counts (3, or 1 with --quick)")
     on_demand = ", ".join(name for name in PEERS if name not in DEFAULT)
+    parser.add_argument("--minutes", type=float, default=25.0, help="no round is begun that would not fit into this")
     parser.add_argument("--peers", help=f"which: {names}; only when they are named here: {on_demand}")
     parser.add_argument("--rows", help=f"which rows: {', '.join(report.ROWS)}")
     parser.add_argument("--count", type=int, default=0, help="messages of each row at most: for tests")
@@ -281,7 +285,8 @@ def main() -> None:
             sys.exit("no peer can be had; the reasons are above")
         with data_folder(options.dir) as folder:
             facts = machine(folder)
-            result = race(peers, Plan(options.quick, options.count), rows, rounds, folder)
+            deadline = time.monotonic() + 60 * options.minutes
+            result = race(peers, Plan(options.quick, options.count), rows, rounds, folder, deadline)
     except Missing as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
@@ -294,7 +299,6 @@ def main() -> None:
         "command": f"python3 bench/race/race.py {words}".strip(),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(began)),
         "minutes": round((time.time() - began) / 60, 1),
-        "rounds": rounds,
         "quick": options.quick,
         "peers": {peer.name: {"title": peer.title, "version": versions[peer.name], "settings": list(peer.settings),
                               "note": peer.note, "client": peer.client} for peer in peers},

@@ -51,7 +51,7 @@ FIGURES = {
     "jobs": Figure("effect, no guard", "/s", "the same without a guard: after a crash an effect may take place twice"),
     "memory-idle": Figure("memory idle", "MiB", "of the server and all its processes, shared pages once", False),
     "memory": Figure("memory after", "MiB", "the same after the rows before it", False),
-    "recovery": Figure("kill -9 to answer", "s", "from the restart to the first answer, with a backlog", False),
+    "recovery": Figure("kill -9, recovery", "s", "from the restart until it answers and knows of so many messages again", False),
 }
 # A table of the page each, so that it is not wider than a screen.
 TABLES = {
@@ -103,6 +103,8 @@ class Result:
         text = shown(middle, FIGURES[figure].unit)
         if len(values) > 1:
             text += f" ±{(max(values) - min(values)) / 2 / middle * 100:.0f}%"
+        if figure == "recovery":
+            text += f" of {shown(self.median(peer, 'recovery-messages') or 0, '/s')}"
         if (ahead := self.ahead(peer, figure)) is not None:
             mark = strong if ahead < 1 else ""
             text += f" {mark}{ahead:.2g}×{mark}" if ahead < 10 else f" {ahead:.0f}×"
@@ -135,15 +137,23 @@ class Result:
                 lines.append([facts["title"], *cells])
         return lines if len(lines) > 1 and names else []
 
+    def beaten(self) -> list[str]:
+        """Where peers are ahead."""
+        lines = []
+        for figure, facts in FIGURES.items():
+            ahead = {peer: self.ahead(peer, figure) for peer in self.data["peers"] if peer != "bare"}
+            better = sorted((value, peer) for peer, value in ahead.items() if value is not None and value < 1)
+            if better:
+                names = (f"{self.data['peers'][peer]['title']} ({1 / value:.1f}×)" for value, peer in better)
+                lines.append(f"{facts.title}: {', '.join(names)}")
+        return lines
+
     def gaps(self) -> list[str]:
-        """Everything that is not in the tables, and why; everything that was lost."""
+        """Everything that is not in the tables, and why."""
         lines = [f"{title}: left out; {why}" for title, why in self.data["left_out"].items()]
         for peer, reasons in self.data["missing"].items():
             for row, why in reasons.items():
                 lines.append(f"{self.data['peers'][peer]['title']}, {row}: left out; {why}")
-        for peer, facts in self.data["peers"].items():
-            if lost := self.values(peer, "recovery-lost"):
-                lines.append(f"{facts['title']}: {max(lost):.0f} messages that were acknowledged were gone after kill -9")
         return lines
 
 
@@ -191,7 +201,7 @@ def is_whole(options: argparse.Namespace) -> bool:
 
 def write_page(result: Result, page: Path) -> None:
     images = page.parent / "images"
-    images.mkdir(exist_ok=True)
+    images.mkdir(parents=True, exist_ok=True)
     for name, figures in plot.PLOTS.items():
         (images / f"{name}.svg").write_text(plot.bars(result, figures))
     page.write_text(page_text(result))
@@ -201,16 +211,18 @@ def write_page(result: Result, page: Path) -> None:
 def machine_words(data: dict) -> str:
     machine = data["machine"]
     syncs = statistics.median(data["syncs"])
-    load = max(machine["load_before"], 0)
+    load = machine["load_before"]
     busy = load > 0.3 * machine["cores"]
     words = (
         f"{data['date']}, {data['minutes']} minutes, {data['rounds']} round(s): {machine['cores']} cores "
         f"({machine['cpu']}), {machine['memory_gib']} GiB, Linux {machine['kernel']}, {machine['filesystem']}, "
-        f"{syncs:.0f} fdatasync/s of 4 KiB (lowest {min(data['syncs']):.0f}, highest {max(data['syncs']):.0f}). "
+        f"{syncs:.0f} fdatasync/s of 4 KiB over a file that is there already (lowest {min(data['syncs']):.0f}, highest {max(data['syncs']):.0f}). "
         f"Servers and clients share the cores."
     )
     if busy:
         words += f" **The machine was busy**: its load was {load} before the race began. Look at the ratios, not the rates."
+    if max(data["syncs"]) > 2 * min(data["syncs"]):
+        words += " **The disk's own rate moved a lot while the race ran**: rates of rows that wait for it moved with it."
     if data["quick"]:
         words += " **A quick run**: one short round, a smoke test and not a measurement."
     return words
@@ -224,7 +236,7 @@ def page_text(result: Result) -> str:
         "DriftQ beside what people use instead: real servers, set up so that an answer means that the disk has it, given the "
         "same work in the same run. This page is written by the program that ran them:",
         "",
-        "<!-- parsed: it takes many minutes, and installs the peers below target -->",
+        "<!-- not run: it takes many minutes, and installs the peers below target -->",
         "```sh",
         data["command"],
         "```",
@@ -249,6 +261,8 @@ def page_text(result: Result) -> str:
             "Messages per bare `fdatasync` of the disk above 1 are what committing in groups gives. The bare HTTP server "
             "parses nothing and stores nothing; a peer with a protocol of its own can be ahead of it."
         ]
+    if beaten := result.beaten():
+        lines += ["", "## Where peers are ahead", "", *(f"- {line}" for line in beaten)]
     if gaps := result.gaps():
         lines += ["", "## What is not in the tables", "", *(f"- {gap}" for gap in gaps)]
     lines += ["", *FAIRNESS, "", "## The peers as they were run", ""]
@@ -280,7 +294,7 @@ FAIRNESS = [
     "- **Workers.** Messages stored beforehand, and one worker process as its manual says, up to 64 at once where it can.",
     "- **Memory** is proportional (`Pss`), over all processes of a server. Peers that keep messages in memory grow with them; "
     "what each held differs, because each stored as much as it could in the same time.",
-    "- **Recovery** ends with the first answer. How many messages were there is in the JSON (`recovery-messages`).",
+    "- **Recovery** ends when everything that was acknowledged can be seen again. Each peer was filled for at most ten seconds: slow ones had less to recover.",
     "- One machine, loopback, servers and clients on the same cores. Nothing here says anything about clusters: Redis, NATS, "
     "RabbitMQ and PostgreSQL replicate in ways that this race does not run.",
 ]

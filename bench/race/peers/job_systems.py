@@ -95,6 +95,7 @@ class Procrastinate(Jobs, Postgres):
     name, title, package = "procrastinate", "procrastinate", "procrastinate"
     settings = (*Postgres.settings[:2], "procrastinate worker --concurrency 64, a pool of 16 connections")
     client = "its own worker; the guard is a unique row"
+    most_jobs = 1000
     note = "jobs in PostgreSQL by SKIP LOCKED and NOTIFY, as River does it for Go"
 
     def prepare(self) -> None:
@@ -128,6 +129,7 @@ class Procrastinate(Jobs, Postgres):
 
 class BullMq(Jobs, Redis):
     name, title = "bullmq", "BullMQ"
+    most_jobs = 2000
     settings = (*Redis.shown(), "a Worker with concurrency 64 in Node.js")
     client = "its own worker; the guard is a key in the same Redis"
 

@@ -131,19 +131,21 @@ class RabbitMq(Beside, Peer):
         return Request(publish * count, "amqp", count)
 
     def stored(self) -> int:
-        wire = self.connect()
-        # Passive: it is asked for, not made. The count of a quorum queue lags a little behind its confirms.
-        ask = method(50, 10, b"\0\0" + short(RATES) + b"\x01" + long(b""))
+        # The count of a quorum queue lags a little behind its confirms.
         seen, since = -1, time.monotonic()
         while time.monotonic() - since < QUIET_S:
-            wire.send(ask)
-            answer = self.answer(wire, 50, 11)
-            count = struct.unpack(">I", answer[1 + answer[0] :][:4])[0]
-            if count != seen:
+            if (count := self.counted()) != seen:
                 seen, since = count, time.monotonic()
             time.sleep(0.02)
-        wire.close()
         return seen
+
+    def counted(self) -> int:
+        wire = self.connect()
+        # Passive: it is asked for, not made.
+        wire.send(method(50, 10, b"\0\0" + short(RATES) + b"\x01" + long(b"")))
+        answer = self.answer(wire, 50, 11)
+        wire.close()
+        return int(struct.unpack(">I", answer[1 + answer[0] :][:4])[0])
 
     def consumer(self) -> Callable[[], int]:
         wire = self.connect()
