@@ -141,7 +141,9 @@ class Process:
 
     running: list[Process] = []
 
-    def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None, user: str | None = None) -> None:
+    def __init__(
+        self, command: list[str], log: Path, env: dict[str, str] | None = None, user: str | None = None
+    ) -> None:
         self.log = log
         # What a caller has set for servers of his own must not reach these.
         clean = {name: value for name, value in os.environ.items() if not name.startswith("DRIFTQ_")}
@@ -340,7 +342,7 @@ def data_folder(parent: Path) -> Iterator[Path]:
 
 
 def sync_rate(folder: Path, seconds: float) -> float:
-    """Writes of 4 KiB with fdatasync each, over a file that is there already: the most that the disk can do for a log."""
+    """Writes of 4 KiB with fdatasync each, over a file that is there already: what a log could do at most."""
     path, block, count = folder / "sync", b"x" * 4096, 0
     file = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
     os.write(file, block * SYNC_BLOCKS)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kit import BATCH, CALL_S, CONSUMERS, HERE, Driven, Missing, Process, Request, Tools, Wire, drive, forked
 
+ROWS = ("produce-1", "produce-64", "tool", "batch", "consume", "latency", "jobs", "guarded", "memory", "recovery")
 # One queue for the rates, one for the latency, two for the workers: what is left in one is not in another's way.
 RATES, LATENCY, JOBS, GUARDED = QUEUES = ("race", "latency", "jobs", "guarded")
 
@@ -27,7 +28,7 @@ class Peer:
     note = ""
     # What is used for the rows that need a client of its own.
     client = ""
-    rows: tuple[str, ...] = ("produce-1", "produce-64", "tool", "batch", "consume", "latency", "jobs", "guarded", "memory", "recovery")
+    rows: tuple[str, ...] = ROWS
     # Slower workers get fewer messages, or the race would take hours.
     most_jobs = 1_000_000
     # Only where it is asked for by name.

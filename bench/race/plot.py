@@ -41,7 +41,8 @@ def bars(result: Result, figures: tuple[str, ...]) -> str:
             parts.append(text(x + LABEL + length + 5, top + 11, shown(value, figure.unit)))
         row_height = max(row_height, HEAD + len(found) * STEP + 16)
     height = y + row_height
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12">'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
+    head += 'font-size="12">'
     return "\n".join([head, *parts, "</svg>"]) + "\n"
 
 

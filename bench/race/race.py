@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import signal
 import statistics
 import subprocess
@@ -166,9 +167,10 @@ def race(peers: list[Peer], plan: Plan, rows: list[str], rounds: int, folder: Pa
     found: dict[str, dict[str, list[float]]] = {peer.name: {} for peer in peers}
     missing: dict[str, dict[str, str]] = {peer.name: {} for peer in peers}
     syncs: list[float] = []
+    length = 0.0
     for number in range(rounds):
         began = time.monotonic()
-        if number and began + length > deadline:
+        if began + length > deadline:
             say(f"  no time for round {number + 1}: --minutes allows more")
             rounds = number
             break
@@ -205,15 +207,15 @@ def available(names: list[str], tools: Tools) -> tuple[list[Peer], dict[str, str
 
 def machine(folder: Path) -> dict:
     """What the figures belong to."""
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
-    memory = int(next(line.split()[1] for line in open("/proc/meminfo") if line.startswith("MemTotal"))) // 2**20
-    mounts = [line.split()[:3] for line in open("/proc/mounts")]
+    processors, memory, mounts = (Path("/proc", name).read_text() for name in ("cpuinfo", "meminfo", "mounts"))
+    cpu = re.search(r"model name\s*: (.*)", processors)
+    mounts = [line.split()[:3] for line in mounts.splitlines()]
     around = [mount for mount in mounts if folder.is_relative_to(mount[1])]
     kind = max(around, key=lambda mount: len(mount[1]))[2]
     return {
         "cores": len(os.sched_getaffinity(0)),
-        "cpu": cpu,
-        "memory_gib": memory + 1,
+        "cpu": cpu[1] if cpu else platform.machine(),
+        "memory_gib": int(memory.split()[1]) // 2**20 + 1,
         "kernel": platform.release().split("-")[0],
         "filesystem": kind,
         "load_before": round(os.getloadavg()[0], 1),
@@ -247,9 +249,10 @@ def chosen(given: str | None, known: list[str], default: list[str], what: str) -
     return names
 
 
-def with_clients(tools: Tools, rows: list[str]) -> None:
-    """Goes on in an interpreter that has the peers' clients, where rows need them."""
-    if os.environ.get("RACE_CLIENTS") or not set(rows) & report.NEED_CLIENTS:
+def with_clients(tools: Tools, rows: list[str], names: list[str]) -> None:
+    """Goes on in an interpreter that has the peers' clients, where rows or peers need them."""
+    is_needed = set(rows) & report.NEED_CLIENTS or "restate" in names
+    if os.environ.get("RACE_CLIENTS") or not is_needed:
         return
     try:
         python = tools.python()
@@ -258,6 +261,15 @@ def with_clients(tools: Tools, rows: list[str]) -> None:
         return
     os.environ["RACE_CLIENTS"] = "1"
     os.execv(python, [str(python), *sys.argv])
+
+
+def command(options: argparse.Namespace) -> str:
+    """What to type to have it again; where it wrote to is nobody's business."""
+    words = ["python3", "bench/race/race.py", *(["--quick"] if options.quick else [])]
+    for name in ("rounds", "peers", "rows", "count"):
+        if value := getattr(options, name):
+            words += [f"--{name}", str(value)]
+    return " ".join(words)
 
 
 def interrupted(number: int, _frame: object) -> None:
@@ -274,7 +286,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, interrupted)
     options.dir = options.dir.resolve()
     tools = Tools(options.dir / "tools", options.offline)
-    with_clients(tools, rows)
+    with_clients(tools, rows, names)
     sys.path.insert(0, str(ROOT / "sdk/python/src"))
     rounds = options.rounds or (1 if options.quick else 3)
     began = time.time()
@@ -293,15 +305,22 @@ def main() -> None:
         sys.exit("interrupted: everything that was started has ended")
     finally:
         end_all()
-    words = " ".join(word for word in sys.argv[1:])
     result |= {
         "machine": facts | {"load_after": round(os.getloadavg()[0], 1)},
-        "command": f"python3 bench/race/race.py {words}".strip(),
+        "command": command(options),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(began)),
         "minutes": round((time.time() - began) / 60, 1),
         "quick": options.quick,
-        "peers": {peer.name: {"title": peer.title, "version": versions[peer.name], "settings": list(peer.settings),
-                              "note": peer.note, "client": peer.client} for peer in peers},
+        "peers": {
+            peer.name: {
+                "title": peer.title,
+                "version": versions[peer.name],
+                "settings": list(peer.settings),
+                "note": peer.note,
+                "client": peer.client,
+            }
+            for peer in peers
+        },
         "left_out": {PEERS[name].title: why for name, why in left_out.items()},
     }
     report.show(result, options)

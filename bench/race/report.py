@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import plot
-from kit import ROOT, say
+from kit import HERE, ROOT, say
 
 PAGE = ROOT / "docs/benchmarks.md"
+# What is the same on every page.
+NOTES = HERE / "notes.md"
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,15 @@ FIGURES = {
     "tool": Figure("64 conns, own tool", "/s", "the same by the peer's own benchmark program: a check on the race's"),
     "batch": Figure("batches of 100", "/s", "messages stored on 16 connections, a hundred per request or pipelined"),
     "consume": Figure("consume + ack", "/s", "messages taken and acked by 4 processes, a hundred at a time"),
-    "latency-p50": Figure("e2e p50", "ms", "from before the send to after the receipt at 100/s, by the clients", False),
+    "latency-p50": Figure("e2e p50", "ms", "from before the send to after the receipt, at 100/s", False),
     "latency-p99": Figure("e2e p99", "ms", "the same, of the slowest in a hundred", False),
     "guarded": Figure("guarded effect", "/s", "messages handled with one effect each that must take place once"),
     "jobs": Figure("effect, no guard", "/s", "the same without a guard: after a crash an effect may take place twice"),
     "memory-idle": Figure("memory idle", "MiB", "of the server and all its processes, shared pages once", False),
     "memory": Figure("memory after", "MiB", "the same after the rows before it", False),
-    "recovery": Figure("kill -9, recovery", "s", "from the restart until it answers and knows of so many messages again", False),
+    "recovery": Figure(
+        "kill -9, recovery", "s", "from the restart until it answers and knows of so many messages again", False
+    ),
 }
 # A table of the page each, so that it is not wider than a screen.
 TABLES = {
@@ -159,10 +163,12 @@ class Result:
 
 def plain(lines: list[list[str]]) -> str:
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) if not at else cell.rjust(width) for at, (cell, width) in enumerate(zip(line, widths)))
-        for line in lines
-    )
+
+    def row(line: list[str]) -> str:
+        first, *others = (cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        return "  ".join([first.strip().ljust(widths[0]), *others])
+
+    return "\n".join(map(row, lines))
 
 
 def markdown(lines: list[list[str]]) -> str:
@@ -181,7 +187,8 @@ def show(data: dict, options: argparse.Namespace) -> None:
         print(f"\nAgainst the disk and bare HTTP\n{plain(lines)}", file=print_to)
     syncs = data["syncs"]
     if syncs:
-        print(f"\ndisk: {statistics.median(syncs):.0f} fdatasync/s of 4 KiB ({min(syncs):.0f} to {max(syncs):.0f})", file=print_to)
+        spread = f"({min(syncs):.0f} to {max(syncs):.0f})"
+        print(f"\ndisk: {statistics.median(syncs):.0f} fdatasync/s of 4 KiB {spread}", file=print_to)
     print("×: how many times better DriftQ is; with exclamation marks, the peer is ahead", file=print_to)
     for line in result.gaps():
         print(line, file=print_to)
@@ -216,13 +223,14 @@ def machine_words(data: dict) -> str:
     words = (
         f"{data['date']}, {data['minutes']} minutes, {data['rounds']} round(s): {machine['cores']} cores "
         f"({machine['cpu']}), {machine['memory_gib']} GiB, Linux {machine['kernel']}, {machine['filesystem']}, "
-        f"{syncs:.0f} fdatasync/s of 4 KiB over a file that is there already (lowest {min(data['syncs']):.0f}, highest {max(data['syncs']):.0f}). "
+        f"{syncs:.0f} fdatasync/s of 4 KiB over a file that is there already (lowest {min(data['syncs']):.0f}, "
+        f"highest {max(data['syncs']):.0f}). "
         f"Servers and clients share the cores."
     )
     if busy:
-        words += f" **The machine was busy**: its load was {load} before the race began. Look at the ratios, not the rates."
+        words += f" **The machine was busy**: its load was {load} before the race began. Look at no figure too closely."
     if max(data["syncs"]) > 2 * min(data["syncs"]):
-        words += " **The disk's own rate moved a lot while the race ran**: rates of rows that wait for it moved with it."
+        words += " **The disk's own rate moved a lot meanwhile**, and with it what waits for the disk."
     if data["quick"]:
         words += " **A quick run**: one short round, a smoke test and not a measurement."
     return words
@@ -233,8 +241,9 @@ def page_text(result: Result) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "DriftQ beside what people use instead: real servers, set up so that an answer means that the disk has it, given the "
-        "same work in the same run. This page is written by the program that ran them:",
+        "DriftQ beside what people use instead: real servers, set up so that an answer means that the disk has it, "
+        "given the same work in the same run. This page is written by the program that ran them, after "
+        "`cargo build --release --features full`:",
         "",
         "<!-- not run: it takes many minutes, and installs the peers below target -->",
         "```sh",
@@ -243,9 +252,9 @@ def page_text(result: Result) -> str:
         "",
         machine_words(data),
         "",
-        "Every cell is the median of the rounds with half the distance between the best and the worst round, and how many "
-        "times better DriftQ was in this run. **Bold: the peer is ahead.** Absolute figures belong to this machine only; "
-        "ratios travel better.",
+        "Every cell is the median of the rounds with half the distance between the best and the worst round, and how "
+        "many times better DriftQ was in this run. **Bold: the peer is ahead.** Figures belong to this machine; ratios "
+        "travel better.",
         "",
         "![Rates](images/race-rates.svg)",
         "",
@@ -258,14 +267,14 @@ def page_text(result: Result) -> str:
     if table := result.ceilings():
         lines += ["", "## Against the disk and bare HTTP", "", markdown(table), ""]
         lines += [
-            "Messages per bare `fdatasync` of the disk above 1 are what committing in groups gives. The bare HTTP server "
-            "parses nothing and stores nothing; a peer with a protocol of its own can be ahead of it."
+            "Messages per bare `fdatasync` of the disk above 1 are what committing in groups gives. The bare HTTP "
+            "server parses nothing and stores nothing; a peer with a protocol of its own can be ahead of it."
         ]
     if beaten := result.beaten():
         lines += ["", "## Where peers are ahead", "", *(f"- {line}" for line in beaten)]
     if gaps := result.gaps():
         lines += ["", "## What is not in the tables", "", *(f"- {gap}" for gap in gaps)]
-    lines += ["", *FAIRNESS, "", "## The peers as they were run", ""]
+    lines += ["", NOTES.read_text().strip(), "", "## The peers as they were run", ""]
     lines += ["| | version | commands and settings | client | |", "|---|---|---|---|---|"]
     for facts in data["peers"].values():
         settings = "<br>".join(f"`{setting}`" for setting in facts["settings"])
@@ -275,26 +284,3 @@ def page_text(result: Result) -> str:
 
 def used(result: Result) -> set[str]:
     return {name for figures in result.figures.values() for name in figures}
-
-
-FAIRNESS = [
-    "## What is fair about it, and what is not",
-    "",
-    "- **Storing.** One load generator for all, `bench/race/drive.c`: a closed loop over sockets that were logged in "
-    "before, which sends a request, counts the answers' marks, and sends the next. It knows no protocol and so costs the "
-    "same for every peer; a client in Python would measure Python. Where a peer has a benchmark program of its own "
-    "(`redis-benchmark`, `pgbench`, `driftq bench`), its figure stands beside as *own tool*.",
-    "- **Consume + ack.** Four processes that speak each protocol by hand, a hundred messages at a time, and wait for the "
-    "answer to their acks. RabbitMQ has no answer to an ack; it is taken at its word.",
-    "- **Latency and guarded effects.** The clients that Python users have, because that is what they will see. The effect "
-    "is a line appended to a file, so that the guard is what costs; afterwards the file must hold every message once. "
-    "DriftQ's guard is `ctx.effect(…)`. The others have none: theirs are written by hand as people do it (a key that is set "
-    "if it is not there, a unique row), and are weaker: a worker that dies between its effect and its last word leaves a "
-    "record that says only that it began, and whoever finds it must guess. DriftQ holds such an effect until it is known.",
-    "- **Workers.** Messages stored beforehand, and one worker process as its manual says, up to 64 at once where it can.",
-    "- **Memory** is proportional (`Pss`), over all processes of a server. Peers that keep messages in memory grow with them; "
-    "what each held differs, because each stored as much as it could in the same time.",
-    "- **Recovery** ends when everything that was acknowledged can be seen again. Each peer was filled for at most ten seconds: slow ones had less to recover.",
-    "- One machine, loopback, servers and clients on the same cores. Nothing here says anything about clusters: Redis, NATS, "
-    "RabbitMQ and PostgreSQL replicate in ways that this race does not run.",
-]

@@ -1,5 +1,5 @@
-"""The race in small: DriftQ and PostgreSQL with a few hundred messages. What it counts must agree, its tables and its page
-must have their rows, and Ctrl-C must leave nothing behind. Times are not judged."""
+"""The race in small: DriftQ and PostgreSQL with a few hundred messages. What it counts must agree, its tables and its
+page must have their rows, and Ctrl-C must leave nothing behind. Times are not judged."""
 
 import json
 import os
@@ -90,8 +90,10 @@ class Race(unittest.TestCase):
         self.assertEqual(list(self.folder.glob("data-*")), [])
 
     def test_wrong_words_say_what_there_is(self):
-        for words, says in ((["--peers", "kafka"], "there is no peer `kafka`; there are: driftq"),
-                            (["--rows", "speed"], "there is no row `speed`; there are: produce-1")):
+        for words, says in (
+            (["--peers", "kafka"], "there is no peer `kafka`; there are: driftq"),
+            (["--rows", "speed"], "there is no row `speed`; there are: produce-1"),
+        ):
             process = self.start(*words)
             _, said = process.communicate(timeout=RUN_S)
             self.assertEqual(process.returncode, 1, said)

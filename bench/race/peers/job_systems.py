@@ -36,8 +36,8 @@ class Jobs:
 
     def environment(self, is_guarded: bool = False, effects: Path | None = None) -> dict[str, str]:
         paths = os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")])
-        given = {"RACE_PORT": self.port, "RACE_GUARDED": int(is_guarded), "RACE_EFFECTS": effects or "", "PYTHONPATH": paths}
-        return {name: str(value) for name, value in given.items()}
+        given = {"RACE_PORT": self.port, "RACE_GUARDED": int(is_guarded), "RACE_EFFECTS": effects or ""}
+        return {"PYTHONPATH": paths} | {name: str(value) for name, value in given.items()}
 
     def load(self, queue: str, count: int) -> None:
         def task() -> None:

@@ -26,7 +26,8 @@ class Nats(Peer):
 
     @property
     def settings(self) -> tuple[str, ...]:
-        return (f"nats-server -c CONFIG with jetstream {{ {self.sync}store_dir: DATA }}", "streams on file, pull consumer, explicit acks")
+        config = f"nats-server -c CONFIG with jetstream {{ {self.sync}store_dir: DATA }}"
+        return (config, "streams on file, pull consumer, explicit acks")
 
     def install(self) -> str:
         self.program = program("nats-server", Path(sys.executable).parent)
@@ -93,7 +94,11 @@ class Nats(Peer):
         wire.send(b"SUB %s 1\r\nSUB %s 2\r\n" % (fetched, acked))
         body = json.dumps({"batch": BATCH, "no_wait": True}).encode()
         fetch = b"PUB $JS.API.CONSUMER.MSG.NEXT.%s.%s %s %d\r\n%s\r\n" % (
-            RATES.encode(), DURABLE.encode(), fetched, len(body), body,
+            RATES.encode(),
+            DURABLE.encode(),
+            fetched,
+            len(body),
+            body,
         )
 
         def take() -> int:

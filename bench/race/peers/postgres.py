@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import re
 import shutil
@@ -55,7 +56,8 @@ class Postgres(Peer):
 
     def install(self) -> str:
         folders = sorted(os.listdir(FOLDERS), key=float) if os.path.isdir(FOLDERS) else []
-        self.bin = [os.environ.get("DRIFTQ_TEST_POSTGRES_BIN", ""), *(f"{FOLDERS}/{name}/bin" for name in reversed(folders))]
+        given = os.environ.get("DRIFTQ_TEST_POSTGRES_BIN", "")
+        self.bin = [given, *(f"{FOLDERS}/{name}/bin" for name in reversed(folders))]
         self.program = program("postgres", *self.bin)
         if not self.program:
             raise Missing("needs PostgreSQL's server (`cargo xtask test --setup` installs it)")
@@ -113,7 +115,8 @@ class Postgres(Peer):
     def tool(self, rate: float, seconds: float) -> float:
         script = self.folder / "insert.sql"
         script.write_text(f"INSERT INTO {LATENCY} (payload) VALUES ('{PAYLOAD.decode()}');\n")
-        words = [program("pgbench", *self.bin) or "pgbench", "-n", "-M", "prepared", "-c", "64", "-j", "2", "-f", str(script)]
+        words = [program("pgbench", *self.bin) or "pgbench", "-n", "-M", "prepared", "-c", "64", "-j", "2"]
+        words += ["-f", str(script)]
         words += ["-T", str(max(1, round(seconds))), "-h", "127.0.0.1", "-p", str(self.port), "-U", "race", "postgres"]
         done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60 + seconds)
         self.call(f"TRUNCATE {LATENCY}")
@@ -150,7 +153,8 @@ class Postgres(Peer):
         import psycopg
 
         take = TAKE.format(LATENCY, 1)
-        with psycopg.connect(self.url, autocommit=True) as listener, psycopg.connect(self.url, autocommit=True) as taker:
+        connect = functools.partial(psycopg.connect, self.url, autocommit=True)
+        with connect() as listener, connect() as taker:
             listener.execute(f"LISTEN {LATENCY}")
             ready()
             for _ in listener.notifies():

@@ -8,7 +8,6 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from kit import BATCH, PAYLOAD, Process, Request, Wire, free_port
 from peer import LATENCY, QUEUES, RATES, Peer, in_threads
@@ -44,7 +43,7 @@ class RabbitMq(Beside, Peer):
     name, title = "rabbitmq", "RabbitMQ, quorum queue"
     settings = (
         "rabbitmq-server with listeners.tcp.1 = 127.0.0.1:PORT, all else as it comes",
-        "x-queue-type: quorum, persistent messages, confirm.select; consumers with a prefetch of 200, acks of 100 at once",
+        "x-queue-type: quorum, persistent messages, confirm.select; prefetch of 200, acks of 100 at once",
     )
     note = "a confirm waits for the sync; an ack has no answer. One node: a quorum of one"
     client = "pika, 16 threads; the guard is a key in a synced Redis beside it"

@@ -24,7 +24,7 @@ LOAD_S = 60.0
 
 class Restate(Peer):
     name, title = "restate", "Restate"
-    settings = ("restate-server --node-name race, all else as it comes", "a service in Python by hypercorn", "POST …/send")
+    settings = ("restate-server --node-name race, all else as it comes", "a service by hypercorn", "POST …/send")
     note = "what is stored is run at once: rates of storing have that in them, and workers are measured while it stores"
     client = "its Python SDK; the guard is its own: a step of ctx.run"
     rows = ("produce-1", "produce-64", "jobs", "guarded", "memory", "recovery")

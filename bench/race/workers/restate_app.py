@@ -4,7 +4,8 @@ import os
 
 import restate
 
-FILES = [os.open(f"{os.environ['RACE_FOLDER']}/effects-{name}", os.O_CREAT | os.O_WRONLY | os.O_APPEND) for name in (0, 1)]
+HOW = os.O_CREAT | os.O_WRONLY | os.O_APPEND
+FILES = [os.open(f"{os.environ['RACE_FOLDER']}/effects-{name}", HOW) for name in (0, 1)]
 service = restate.Service("race")
 
 
