@@ -39,6 +39,10 @@ def say(*words: object) -> None:
     print(*words, file=sys.stderr, flush=True)
 
 
+def void(_: object) -> None:
+    """For callers that have no use for an answer."""
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

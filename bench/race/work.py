@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from kit import ROOT, Tools
+from kit import ROOT, Tools, void
 from peers import PEERS
 
 
@@ -17,7 +17,7 @@ def main() -> None:
     peer.port = int(port)
     peer.keeper_port = lambda: int(keeper)
     file = os.open(effects, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-    peer.work(queue, lambda key: (os.write(file, key.encode() + b"\n"), None)[1], is_guarded == "1")
+    peer.work(queue, lambda key: void(os.write(file, key.encode() + b"\n")), is_guarded == "1")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from kit import BATCH, PAYLOAD, ROOT, Missing, Process, Request, Wire
+from kit import BATCH, PAYLOAD, ROOT, Missing, Process, Request, Wire, void
 from peer import LATENCY, QUEUES, RATES, Peer
 
 # A hundred bytes that the SDK can read: JSON in a string.
@@ -171,7 +171,3 @@ class DriftQ(Http):
             return handle
 
         self.handle(queue, 64, make)
-
-
-def void(_: object) -> None:
-    return None

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -40,12 +41,17 @@ class Jobs:
         return {"PYTHONPATH": paths} | {name: str(value) for name, value in given.items()}
 
     def load(self, queue: str, count: int) -> None:
-        def task() -> None:
+        self.inside(lambda: self.enqueue(queue, count))
+
+    def inside(self, task: Callable[[], None]) -> None:
+        """Runs it where the modules of the workers can be imported, and their settings are known."""
+
+        def child() -> None:
             os.environ.update(self.environment())
             sys.path.insert(0, str(FOLDER))
-            self.enqueue(queue, count)
+            task()
 
-        forked([task], LOAD_S)
+        forked([child], LOAD_S)
 
     def enqueue(self, queue: str, count: int) -> None:
         raise NotImplementedError
@@ -100,27 +106,19 @@ class Procrastinate(Jobs, Postgres):
 
     def prepare(self) -> None:
         Postgres.prepare(self)
+        self.inside(lambda: self.with_app(lambda app: app.schema_manager.apply_schema()))
 
-        def task() -> None:
-            os.environ.update(self.environment())
-            sys.path.insert(0, str(FOLDER))
-            import procrastinate_app
-
-            with procrastinate_app.app.replace_connector(self.sync_connector()) as app, app.open():
-                app.schema_manager.apply_schema()
-
-        forked([task], LOAD_S)
-
-    def sync_connector(self):
+    def with_app(self, use: Callable) -> None:
         import procrastinate
-
-        return procrastinate.SyncPsycopgConnector(conninfo=self.url)
-
-    def enqueue(self, queue: str, count: int) -> None:
         import procrastinate_app
 
-        with procrastinate_app.app.replace_connector(self.sync_connector()) as app, app.open():
-            app.tasks["job"].configure(queue=queue).batch_defer(*({"name": str(number)} for number in range(count)))
+        connector = procrastinate.SyncPsycopgConnector(conninfo=self.url)
+        with procrastinate_app.app.replace_connector(connector) as app, app.open():
+            use(app)
+
+    def enqueue(self, queue: str, count: int) -> None:
+        jobs = [{"name": str(number)} for number in range(count)]
+        self.with_app(lambda app: app.tasks["job"].configure(queue=queue).batch_defer(*jobs))
 
     def command(self, queue: str) -> list[str]:
         words = ["--app", "procrastinate_app.app", "worker", "--queues", queue, "--concurrency", "64"]

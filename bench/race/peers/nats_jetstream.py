@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kit import BATCH, PAYLOAD, Missing, Process, Request, Wire, free_port, program
+from kit import BATCH, PAYLOAD, Missing, Process, Request, Wire, free_port, program, void
 from peer import LATENCY, QUEUES, RATES, Peer, in_flight
 
 ACK = re.compile(rb"MSG \S+ \S+ (\$JS\.ACK\.\S+) \d+\r\n")
@@ -182,7 +182,3 @@ class NatsDefault(Nats):
     sync = ""
     note = "**not durable**: an answer does not wait for the sync"
     is_optional = True
-
-
-def void(_: object) -> None:
-    return None
