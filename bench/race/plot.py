@@ -13,7 +13,7 @@ PLOTS = {
     "race-costs": ("latency-p50", "latency-p99", "memory-idle", "memory", "recovery"),
 }
 WIDTH, PANEL, COLUMNS = 900, 440, 2
-BAR, STEP, HEAD, LABEL = 14, 20, 34, 150
+BAR, STEP, HEAD, LABEL = 14, 20, 34, 168
 OURS, THEIRS, TEXT = "#d9622b", "#7a8aa0", "#808890"
 
 
@@ -28,7 +28,8 @@ def bars(result: Result, figures: tuple[str, ...]) -> str:
             y, row_height = y + row_height, 0
         x = number % COLUMNS * (WIDTH - PANEL)
         found = [(peer, facts["title"], result.median(peer, name)) for peer, facts in result.data["peers"].items()]
-        found = [entry for entry in found if entry[2] is not None]
+        # The bare server is a ceiling, not a runner.
+        found = [entry for entry in found if entry[2] is not None and entry[0] != "bare"]
         most = max(value for _, _, value in found) or 1
         better = "more is better" if figure.more_is_better else "less is better"
         parts.append(text(x, y + 20, f"{figure.title} ({figure.unit}), {better}", "bold"))

@@ -106,7 +106,8 @@ class Result:
         values = self.values(peer, figure)
         text = shown(middle, FIGURES[figure].unit)
         if len(values) > 1:
-            text += f" ±{(max(values) - min(values)) / 2 / middle * 100:.0f}%"
+            half = (max(values) - min(values)) / 2 / middle * 100
+            text += f" ±{half:.0f}%" if half < 100 else " ±>99%"
         if figure == "recovery":
             text += f" of {shown(self.median(peer, 'recovery-messages') or 0, '/s')}"
         if (ahead := self.ahead(peer, figure)) is not None:
@@ -157,7 +158,9 @@ class Result:
         lines = [f"{title}: left out; {why}" for title, why in self.data["left_out"].items()]
         for peer, reasons in self.data["missing"].items():
             for row, why in reasons.items():
-                lines.append(f"{self.data['peers'][peer]['title']}, {row}: left out; {why}")
+                has_others = any(self.values(peer, figure) for figure in ROWS.get(row, ()))
+                when = "left out in a round" if has_others else "left out"
+                lines.append(f"{self.data['peers'][peer]['title']}, {row}: {when}; {why}")
         return lines
 
 

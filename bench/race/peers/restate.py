@@ -28,6 +28,7 @@ class Restate(Peer):
     note = "what is stored is run at once: rates of storing have that in them, and workers are measured while it stores"
     client = "its Python SDK; the guard is its own: a step of ctx.run"
     rows = ("produce-1", "produce-64", "jobs", "guarded", "memory", "recovery")
+    most_jobs = 1000
     service: Process | None = None
 
     def install(self) -> str:
