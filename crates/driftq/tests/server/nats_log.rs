@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use driftq_testbed::Nats;
 
+use crate::cluster::{hands_over_when_drained, is_replaced_when_killed, node};
 use crate::command::run;
 use crate::postgres_failover::survives_fail_over;
 use crate::postgres_log::{is_taken_over, survives_kill_9};
@@ -46,6 +47,14 @@ fn nothing_acknowledged_is_lost_when_the_leader_of_the_stream_is_killed() {
     if is_there() {
         let cluster = Nats::cluster().unwrap();
         survives_fail_over(&cluster.url("led"), || cluster.kill(cluster.leader("led").unwrap()).unwrap());
+    }
+}
+
+#[test]
+fn one_of_three_servers_serves_and_another_takes_over() {
+    if is_there() {
+        is_replaced_when_killed(|| node(&["--log", &SERVER.url("cluster_killed")]));
+        hands_over_when_drained(|| node(&["--log", &SERVER.url("cluster_drained")]));
     }
 }
 
