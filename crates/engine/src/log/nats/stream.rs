@@ -54,8 +54,6 @@ struct Cluster {
 #[derive(Deserialize)]
 struct Replica {
     name: String,
-    #[serde(default)]
-    offline: bool,
 }
 
 fn refused(what: impl Into<String>, help: impl Into<String>) -> StartError {
@@ -194,14 +192,13 @@ fn check_config(stream: &str, found: &Value, wanted: &Value) -> Result<(), Start
     Ok(())
 }
 
-/// The servers that hold the stream and are there: the one by its number, or those of a cluster by their names.
+/// The servers that hold the stream: the one by its number, or those of a cluster by their names.
 fn peers(link: &Link, log: &Info) -> Vec<String> {
     let Some(cluster) = log.cluster.as_ref().filter(|_| link.server().cluster.is_some()) else {
         return vec![link.server().server_id];
     };
-    let there =
-        cluster.replicas.iter().filter(|replica| !replica.offline).map(|replica| replica.name.clone());
-    cluster.leader.iter().cloned().chain(there).collect()
+    let others = cluster.replicas.iter().map(|replica| replica.name.clone());
+    cluster.leader.iter().cloned().chain(others).collect()
 }
 
 /// Whether every server that holds the stream syncs before it answers. No client can see that; the servers tell it
@@ -220,7 +217,7 @@ fn check_sync(address: &Address, peers: &[String]) -> Result<(), StartError> {
              with sync=trusted",
         ));
     }
-    let mut proven = Vec::new();
+    let (mut proven, mut silent) = (Vec::new(), 0);
     for monitor in &address.monitors {
         match settings(monitor) {
             Ok(Settings { server_name, server_id, syncs: true }) => proven.extend([server_name, server_id]),
@@ -228,16 +225,26 @@ fn check_sync(address: &Address, peers: &[String]) -> Result<(), StartError> {
                 let what = format!("the NATS server {server_name} answers before it has synced to its disk");
                 return Err(refused(what, ALWAYS));
             }
-            // One that is gone may be the one that has just failed; what counts is that those that hold the stream tell.
-            Err(why) => tracing::warn!(monitor, why, "a NATS server does not tell of its settings"),
+            Err(why) => {
+                tracing::warn!(
+                    monitor,
+                    why,
+                    "a NATS server does not tell whether it syncs before it answers"
+                );
+                silent += 1;
+            }
         }
     }
-    match peers.iter().find(|peer| !proven.contains(peer)) {
-        None => Ok(()),
-        Some(peer) => Err(refused(
+    // One that cannot be asked is down, as it is when a cluster has just lost it: as long as most have told, that is no
+    // reason not to start.
+    let unproven: Vec<_> = peers.iter().filter(|peer| !proven.contains(peer)).collect();
+    let excused = unproven.len() <= silent && unproven.len() * 2 < peers.len();
+    match unproven.first() {
+        Some(peer) if !excused => Err(refused(
             format!("whether the NATS server {peer} syncs before it answers is not known"),
             "name where it is monitored, too: monitor=http://host:8222,… in the URL of --log",
         )),
+        _ => Ok(()),
     }
 }
 
