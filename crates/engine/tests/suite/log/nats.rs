@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use driftq_engine::log::{Append as _, Archive as _, KeepError, Log, NatsLog, NatsPlace};
 use driftq_engine::{Broker, Config, Failure, StartError, Storage};
@@ -11,6 +11,11 @@ use driftq_testbed::Nats;
 use super::conformance::{self, append, check_all, replayed};
 use super::{SEGMENT_BYTES, run_all};
 use crate::common::{ack_of, config, next, reader, soon, text, until, value};
+
+/// How often a server is killed under appends.
+const KILLS: usize = 5;
+/// Rounds in one of which a server is deposed in the middle of a batch.
+const ROUNDS: usize = 30;
 
 static SERVER: LazyLock<Nats> = LazyLock::new(|| Nats::start().unwrap());
 
@@ -52,14 +57,22 @@ fn no_batch_is_lost_or_doubled_when_the_server_is_killed() {
     let server = Nats::start().unwrap();
     let log = log(&place(&server));
     let mut opened = log.open().unwrap();
-    let mut written = append(&mut opened, 0..20);
-    for round in 1..4 {
-        server.kill(0).unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| server.restart(0).unwrap());
-            written.extend(append(&mut opened, round * 20..round * 20 + 20));
+    let over = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            for _ in 0..KILLS {
+                server.kill(0).unwrap();
+                server.restart(0).unwrap();
+            }
+            over.store(true, Ordering::Release);
         });
-    }
+        let mut written = Vec::new();
+        while !over.load(Ordering::Acquire) && !killer.is_finished() {
+            let from = written.len();
+            written.extend(append(&mut opened, from..from + 20));
+        }
+        written
+    });
     check_all(&opened.archive, opened.start, &written);
     drop(opened);
     let opened = log.open().unwrap();
@@ -90,6 +103,36 @@ fn a_large_batch_is_whole_again() {
     assert!(read == large);
     let middle = opened.archive.replay(ends[1], opened.end, &mut |_, _| ControlFlow::Break(()));
     assert_eq!(middle, Ok(()));
+}
+
+/// A server is deposed in the middle of a batch that takes many messages: the batch never happened.
+#[test]
+fn a_batch_that_was_left_unfinished_never_happened() {
+    if !is_there() {
+        return;
+    }
+    let place = place(&SERVER);
+    let large = vec![7; 24 << 20];
+    let mut expected = Vec::new();
+    let is_torn = (0..ROUNDS).any(|round| {
+        let (one, other) = (log(&place), log(&place));
+        let mut first = one.open().unwrap();
+        first.writer.append(&conformance::body(round)).unwrap();
+        expected.push(conformance::body(round));
+        let second = std::thread::scope(|scope| {
+            let appending = scope.spawn(|| first.writer.append(&large));
+            let second = other.open().unwrap();
+            expected.extend(appending.join().unwrap().is_ok().then(|| large.clone()));
+            second
+        });
+        let told = replayed(&second.archive, second.start, second.end);
+        assert!(told.iter().map(|(_, body)| body).eq(&expected), "in round {round}");
+        second.torn.is_some_and(|torn| torn.contains("of an unfinished batch"))
+    });
+    assert!(is_torn, "no server was deposed in the middle of a batch");
+    let opened = log(&place).open().unwrap();
+    let told = replayed(&opened.archive, opened.start, opened.end);
+    assert!(told.iter().map(|(_, body)| body).eq(&expected));
 }
 
 #[test]
