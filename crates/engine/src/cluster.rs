@@ -23,6 +23,10 @@ const MODESTY: Duration = BEAT.saturating_mul(3);
 /// Orders that wait for the thread that keeps the seat.
 const ORDERS_MAX: usize = 64;
 
+/// What is said of a log that this build does not know.
+#[cfg(not(all(feature = "nats", feature = "postgres")))]
+const ABSENT: &str = "this build keeps no such log; build it with `cargo build --release --features full`";
+
 /// How the servers of a cluster stand, as the database last said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
@@ -120,10 +124,10 @@ impl Seat {
             Storage::Ephemeral | Storage::Directory(_) => {
                 Err(StartError::Config("several servers share a log only in a database or a stream"))
             }
-            #[cfg(not(all(feature = "nats", feature = "postgres")))]
-            Storage::Postgres(_) | Storage::Nats(_) => Err(StartError::Config(
-                "this build keeps no such log; build it with `cargo build --release --features full`",
-            )),
+            #[cfg(not(feature = "postgres"))]
+            Storage::Postgres(_) => Err(StartError::Config(ABSENT)),
+            #[cfg(not(feature = "nats"))]
+            Storage::Nats(_) => Err(StartError::Config(ABSENT)),
         }
     }
 
