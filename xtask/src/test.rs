@@ -11,9 +11,9 @@ use anyhow::{Context, Result};
 use crate::{
     args::Args,
     command, deny, host, mutants,
+    outside::{NATS, SEAWEED},
     postgres::Server,
     sdk::{self, Shop},
-    seaweed,
     step::Steps,
     task::Task,
     tidy,
@@ -104,11 +104,11 @@ fn tests(root: &Path, target: &Path, steps: &mut Steps) {
         server = Some(Server::start(&target.join("driftq-testbed"))?);
         Ok(())
     });
-    let weed = seaweed::provide(target, steps);
+    let outside = [SEAWEED, NATS].map(|one| (one.variable, one.provide(target, steps)));
     // Without a server the tests that need one start their own, or say what they miss.
     let expect_success = |mut command: Command| {
-        if let Some(weed) = &weed {
-            command.env(seaweed::VARIABLE, weed);
+        for (variable, program) in &outside {
+            command.envs(program.as_ref().map(|program| (variable, program)));
         }
         command::expect_success(&mut match &server {
             Some(server) => server.known_to(command),

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use driftq_api::units::about_bytes;
 use driftq_engine::Storage;
-use driftq_engine::log::PostgresPlace;
+use driftq_engine::log::{NatsPlace, PostgresPlace};
 use driftq_engine::transfer::{self, Moved, TransferError};
 use serde::Serialize;
 
@@ -65,6 +65,9 @@ impl Args {
                 schema: self.log_schema.clone(),
                 cluster: self.log_cluster.clone(),
             })),
+            Some(("nats", _)) => {
+                Ok(Storage::Nats(NatsPlace { url: place.to_owned(), cluster: self.log_cluster.clone() }))
+            }
             Some((scheme, _)) => {
                 let what = format!("{scheme}:// is no place for a log");
                 let help = "write a directory, or postgres://user@host/database";

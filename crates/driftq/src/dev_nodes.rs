@@ -42,7 +42,7 @@ pub(super) fn run(config: &Config, count: u8, ignored: &[String]) -> Result<()> 
         return Err(fault.help("set it in the environment (DRIFTQ_…), which they share").into());
     }
     if !config.is_in_database() {
-        let fault = Fault::new(Exit::Config, "several servers share a log only in a database");
+        let fault = Fault::new(Exit::Config, "several servers share a log only in a database or a stream");
         return Err(fault.help("name one: driftq dev --nodes 3 --log postgres://user@host/database").into());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

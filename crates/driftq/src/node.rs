@@ -40,9 +40,9 @@ pub(super) async fn serve(
 ) -> Result<()> {
     let address = listener.local_addr().context("the listen address")?;
     let listener = listener.into_std().context("the listener")?;
-    let (place, url) = (config.log.clone(), own_url(config, address));
+    let (storage, url) = (config.engine().storage, own_url(config, address));
     let seat =
-        tokio::task::spawn_blocking(move || Seat::keep(&place, &url)).await.context("the start ended")?;
+        tokio::task::spawn_blocking(move || Seat::keep(&storage, &url)).await.context("the start ended")?;
     let seat = Arc::new(seat.map_err(|error| startup::explain(&error, config))?);
     let mut standing = seat.standing();
     startup::announce_node(config, seat.url(), address)?;

@@ -54,6 +54,8 @@ pub(super) const fn scheme(config: &Config) -> &'static str {
 fn place(config: &Config) -> String {
     if config.ephemeral {
         "in memory".to_owned()
+    } else if config.is_in_stream() {
+        format!("NATS JetStream (cluster {})", config.log.cluster)
     } else if config.is_in_database() {
         format!("PostgreSQL, schema {} (cluster {})", config.log.schema, config.log.cluster)
     } else {
@@ -62,9 +64,11 @@ fn place(config: &Config) -> String {
 }
 
 /// What is promised about what is stored.
-pub(super) const fn durability(config: &Config) -> &'static str {
+pub(super) fn durability(config: &Config) -> &'static str {
     if config.ephemeral {
         "none: everything is gone when this process ends"
+    } else if config.is_in_stream() {
+        "every answer waits until what it says is acknowledged by JetStream"
     } else if config.is_in_database() {
         "every answer waits until what it says is committed in the database"
     } else {
@@ -93,7 +97,7 @@ pub(super) fn explain(error: &StartError, config: &Config) -> Fault {
         StartError::Locked { .. } => Fault::new(Exit::Locked, message)
             .help(format!("stop the other server, or start this one with --data on another directory than {data}")),
         StartError::Damaged(_) | StartError::Facts { .. } if config.is_in_database() => {
-            Fault::new(Exit::Damaged, message).help("restore the schema of the log from a backup of the database")
+            Fault::new(Exit::Damaged, message).help("restore the log from a backup of the database or the stream")
         }
         StartError::Damaged(_) | StartError::Facts { .. } => Fault::new(Exit::Damaged, message).help(format!(
             "look with `driftq wal inspect --data {data}`, then see what a repair would cut with `driftq wal repair \

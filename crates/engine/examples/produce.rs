@@ -1,9 +1,9 @@
-//! Durable produces through the broker's handle, without HTTP: `produce [tasks] [seconds] [thread|inline|adaptive] [dir|memory|postgres://…]`.
+//! Durable produces through the broker's handle, without HTTP: `produce [tasks] [seconds] [thread|inline|adaptive] [dir|memory|postgres://…|nats://…]`.
 
 use std::time::{Duration, Instant};
 
 use driftq_core::Message;
-use driftq_engine::log::PostgresPlace;
+use driftq_engine::log::{NatsPlace, PostgresPlace};
 use driftq_engine::{Broker, Config, Started, Storage, WriteMode};
 
 fn main() {
@@ -21,6 +21,9 @@ fn main() {
         url if url.starts_with("postgres") => {
             let (schema, cluster) = ("driftq_produce".into(), "produce".into());
             Storage::Postgres(PostgresPlace { url: url.into(), schema, cluster })
+        }
+        url if url.starts_with("nats") => {
+            Storage::Nats(NatsPlace { url: url.into(), cluster: "produce".into() })
         }
         dir => Storage::Directory(dir.into()),
     };

@@ -1,7 +1,7 @@
 //! Several servers on one log: which of them serves.
 //!
-//! The servers of a cluster share a log, and one of them has it open. Which one is decided in the database that holds
-//! the log, by its clock: a server takes the seat for a moment and renews it as long as it lives; when its time is
+//! The servers of a cluster share a log, and one of them has it open. Which one is decided where the log is
+//! kept, by the clock there: a server takes the seat for a moment and renews it as long as it lives; when its time is
 //! over, another takes it. The seat only says who should serve. That nobody else writes is the log's own doing: who
 //! opens it fences those before, however wrong they are about the time.
 
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 
+use crate::config::Storage;
 use crate::failure::StartError;
-use crate::log::PostgresPlace;
 
 /// How long a seat lasts after it was last renewed. As long nobody serves when a server dies, and a little longer.
 pub const SEAT_TIME: Duration = Duration::from_secs(2);
@@ -22,6 +22,10 @@ const BEAT: Duration = Duration::from_millis(400);
 const MODESTY: Duration = BEAT.saturating_mul(3);
 /// Orders that wait for the thread that keeps the seat.
 const ORDERS_MAX: usize = 64;
+
+/// What is said of a log that this build does not know.
+#[cfg(not(all(feature = "nats", feature = "postgres")))]
+const ABSENT: &str = "this build keeps no such log; build it with `cargo build --release --features full`";
 
 /// How the servers of a cluster stand, as the database last said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,22 +110,34 @@ impl Seat {
     /// Takes part in the cluster of this log, as the server that others reach at `url`.
     ///
     /// # Errors
-    /// If the database refuses, or the tables in it are not those of a log.
-    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "it can only be refused"))]
-    pub fn keep(place: &PostgresPlace, url: &str) -> Result<Self, StartError> {
-        #[cfg(feature = "postgres")]
-        return Self::begin(crate::log::PostgresRegister::open(place, url)?, url.to_owned());
-        #[cfg(not(feature = "postgres"))]
-        Err(StartError::Config("this driftq was built without PostgreSQL; use one with the feature postgres"))
+    /// If the database refuses, or what is in it is not a log; or if nobody else can reach the log.
+    #[cfg_attr(
+        not(any(feature = "nats", feature = "postgres")),
+        expect(unused_variables, reason = "it is refused")
+    )]
+    pub fn keep(storage: &Storage, url: &str) -> Result<Self, StartError> {
+        match storage {
+            #[cfg(feature = "postgres")]
+            Storage::Postgres(place) => Self::begin(crate::log::PostgresRegister::open(place, url)?, url),
+            #[cfg(feature = "nats")]
+            Storage::Nats(place) => Self::begin(crate::log::NatsRegister::open(place, url)?, url),
+            Storage::Ephemeral | Storage::Directory(_) => {
+                Err(StartError::Config("several servers share a log only in a database or a stream"))
+            }
+            #[cfg(not(feature = "postgres"))]
+            Storage::Postgres(_) => Err(StartError::Config(ABSENT)),
+            #[cfg(not(feature = "nats"))]
+            Storage::Nats(_) => Err(StartError::Config(ABSENT)),
+        }
     }
 
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is no other register"))]
-    fn begin(register: impl Register, url: String) -> Result<Self, StartError> {
+    #[cfg_attr(not(any(feature = "nats", feature = "postgres")), expect(dead_code, reason = "no register"))]
+    fn begin(register: impl Register, url: &str) -> Result<Self, StartError> {
         let (tell, standing) = watch::channel(Standing::default());
         let (orders, received) = sync_channel(ORDERS_MAX);
         let thread = thread::Builder::new().name("driftq-seat".into());
         thread.spawn(move || keep(register, &tell, &received))?;
-        Ok(Self { url, standing, orders })
+        Ok(Self { url: url.to_owned(), standing, orders })
     }
 
     /// Where the others reach this server.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use driftq_core::Settings;
 
-use crate::log::PostgresPlace;
+use crate::log::{NatsPlace, PostgresPlace};
 use crate::router::RouterHook;
 
 /// Where the log lives.
@@ -18,6 +18,8 @@ pub enum Storage {
     Directory(PathBuf),
     /// In a PostgreSQL database, where another server can take it over.
     Postgres(PostgresPlace),
+    /// In a stream of NATS JetStream, where another server can take it over.
+    Nats(NatsPlace),
 }
 
 /// Who writes a sealed batch.

@@ -52,6 +52,15 @@ impl Broker {
             Storage::Postgres(_) => Err(StartError::Config(
                 "this build keeps no log in PostgreSQL; build it with `cargo build --release --features full`",
             )),
+            #[cfg(feature = "nats")]
+            Storage::Nats(place) => {
+                let log = log::NatsLog::new(place, config.segment_bytes)?;
+                launch(config, log)
+            }
+            #[cfg(not(feature = "nats"))]
+            Storage::Nats(_) => Err(StartError::Config(
+                "this build keeps no log in NATS; build it with `cargo build --release --features full`",
+            )),
         }
     }
 
@@ -75,7 +84,7 @@ fn launch<L: Log>(mut config: Config, log: L) -> Result<Started, StartError> {
         config.settings.seed = Options::default().salt.rotate_left(17) | 1;
     }
     let data = match &config.storage {
-        Storage::Ephemeral | Storage::Postgres(_) => None,
+        Storage::Ephemeral | Storage::Postgres(_) | Storage::Nats(_) => None,
         Storage::Directory(path) => Some(path.clone()),
     };
     let is_durable = config.storage != Storage::Ephemeral;

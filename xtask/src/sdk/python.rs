@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::{Shop, newcomer_runs};
 use crate::{
     command::BROKER_BINARY,
-    seaweed,
+    outside::SEAWEED,
     task::{Log, fresh_folder},
 };
 
@@ -37,8 +37,8 @@ pub(super) fn test(shop: &Shop, log: &mut Log) -> Result<()> {
     let mut suite = Command::new(interpreter(shop));
     // Beside the sources and not among them: what is imported is what was installed.
     suite.args(["-P", "-m", "pytest", "tests"]).current_dir(shop.root.join("sdk/python"));
-    if let Some(weed) = seaweed::installed(&shop.folder) {
-        suite.env(seaweed::VARIABLE, weed);
+    if let Some(weed) = SEAWEED.installed(&shop.folder) {
+        suite.env(SEAWEED.variable, weed);
     }
     log.expect_success(suite.env(BROKER_BINARY, &shop.broker))?;
     let program = "sdk/python/examples/quickstart.py";

@@ -21,10 +21,15 @@ static DATABASE: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap(
 /// A take-over takes two seconds and a little; a busy machine takes its time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn node(schema: &str) -> Server {
+/// A server that takes part in the cluster of this log.
+pub(crate) fn node(log: &[&str]) -> Server {
     let nowhere = Path::new("/nonexistent/driftq-data");
-    let log = ["--log", DATABASE.url(), "--log-schema", schema, "--in-flight-max", "2000"];
-    Server::start(nowhere, &[&log[..], &["--node-url", "http://127.0.0.1:0"]].concat())
+    let part = ["--node-url", "http://127.0.0.1:0", "--in-flight-max", "2000"];
+    Server::start(nowhere, &[log, &part[..]].concat())
+}
+
+fn in_schema(schema: &str) -> impl Fn() -> Server {
+    move || node(&["--log", DATABASE.url(), "--log-schema", schema])
 }
 
 /// What a server says of the cluster, once it says something that fits.
@@ -41,8 +46,8 @@ fn cluster(address: SocketAddr, fits: impl Fn(&Value) -> bool) -> Value {
 }
 
 /// Three servers that know of each other, the one that serves first.
-fn three(schema: &str) -> Vec<Server> {
-    let mut nodes: Vec<Server> = (0..3).map(|_| node(schema)).collect();
+fn three(start: impl Fn() -> Server) -> Vec<Server> {
+    let mut nodes: Vec<Server> = (0..3).map(|_| start()).collect();
     let is_whole = |cluster: &Value| {
         let alive = |node: &&Value| node["alive"] == true;
         cluster["nodes"].as_array().is_some_and(|nodes| nodes.iter().filter(alive).count() == 3)
@@ -116,7 +121,12 @@ fn under_load(
 
 #[test]
 fn another_takes_over_when_the_serving_one_is_killed() {
-    let mut nodes = three("cluster_killed");
+    is_replaced_when_killed(in_schema("cluster_killed"));
+}
+
+/// The serving one of three is killed under producers: another serves, and nothing that was acknowledged is missing.
+pub(crate) fn is_replaced_when_killed(start: impl Fn() -> Server) {
+    let mut nodes = three(start);
     let serving = nodes.remove(0);
     let rest: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();
     let dead = serving.url();
@@ -132,7 +142,7 @@ fn another_takes_over_when_the_serving_one_is_killed() {
 
 #[test]
 fn a_server_that_slept_through_its_time_changes_nothing_and_passes_on() {
-    let nodes = three("cluster_asleep");
+    let nodes = three(in_schema("cluster_asleep"));
     let rest: Vec<SocketAddr> = nodes[1..].iter().map(|node| node.address).collect();
     let (acknowledged, _) = under_load(&rest, |wait| {
         wait(100);
@@ -165,7 +175,12 @@ fn a_server_that_slept_through_its_time_changes_nothing_and_passes_on() {
 
 #[test]
 fn a_drained_server_hands_over_without_an_error() {
-    let nodes = three("cluster_drained");
+    hands_over_when_drained(in_schema("cluster_drained"));
+}
+
+/// The serving one of three is drained under producers, who see no error; the last one left is not drained.
+pub(crate) fn hands_over_when_drained(start: impl Fn() -> Server) {
+    let nodes = three(start);
     let addresses: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();
     let (first, drained) = (nodes[0].url(), nodes[0].url());
     let (acknowledged, refused) = under_load(&addresses, |wait| {
@@ -198,7 +213,7 @@ fn a_drained_server_hands_over_without_an_error() {
 
 #[test]
 fn a_server_that_takes_no_part_does_not_end_the_cluster() {
-    let nodes = three("cluster_robbed");
+    let nodes = three(in_schema("cluster_robbed"));
     let nowhere = Path::new("/nonexistent/driftq-data");
     let log = ["--log", DATABASE.url(), "--log-schema", "cluster_robbed"];
     let robber = Server::start(nowhere, &log);

@@ -27,6 +27,7 @@ mod full_disk;
 mod keys;
 mod log_lost;
 mod migrate;
+mod nats_log;
 mod ops;
 mod otlp;
 mod postgres_failover;

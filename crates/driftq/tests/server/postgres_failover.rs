@@ -58,14 +58,9 @@ fn all_had(had: &Receiver<usize>) {
     }
 }
 
-/// The primary is gone with its machine, the synchronous standby takes over, and the same server goes on: its URL names
-/// both. Whatever it answered is on the standby.
-#[test]
-fn nothing_acknowledged_is_lost_when_a_synchronous_standby_takes_over() {
-    let primary = Postgres::start().unwrap();
-    let standby = primary.synchronous_standby().unwrap();
-    let url = primary.url_with(&standby);
-    let first = server(&url);
+/// Producers are at work while what holds the log fails over; the same server goes on, and whatever it answered is there.
+pub(crate) fn survives_fail_over(url: &str, fail_over: impl FnOnce()) {
+    let first = server(url);
     assert_eq!(Client::connect(first.address).post_json("/v1/topics", &json!({"name": "t"})).status, 201);
     let (address, over) = (first.address, AtomicBool::new(false));
     let (tell, had) = sync_channel(PRODUCERS * 100);
@@ -74,8 +69,7 @@ fn nothing_acknowledged_is_lost_when_a_synchronous_standby_takes_over() {
         let producers: Vec<_> =
             (0..PRODUCERS).map(|name| scope.spawn(move || produce(address, name, over, tell))).collect();
         all_had(&had);
-        primary.kill().unwrap();
-        standby.promote().unwrap();
+        fail_over();
         // What was told before says nothing about now.
         while had.try_recv().is_ok() {}
         all_had(&had);
@@ -86,7 +80,18 @@ fn nothing_acknowledged_is_lost_when_a_synchronous_standby_takes_over() {
     check(first.address, 0, &expected);
     first.kill();
     // And by one that has nothing in memory.
-    check(server(&url).address, 1, &expected);
+    check(server(url).address, 1, &expected);
+}
+
+/// The primary is gone with its machine, and the synchronous standby takes over: the URL names both.
+#[test]
+fn nothing_acknowledged_is_lost_when_a_synchronous_standby_takes_over() {
+    let primary = Postgres::start().unwrap();
+    let standby = primary.synchronous_standby().unwrap();
+    survives_fail_over(&primary.url_with(&standby), || {
+        primary.kill().unwrap();
+        standby.promote().unwrap();
+    });
 }
 
 /// The first line of a server's log that has these words.

@@ -62,12 +62,11 @@ pub(crate) fn check(address: SocketAddr, group: usize, expected: &BTreeSet<Strin
     }
 }
 
-#[test]
-fn what_was_acknowledged_survives_kill_9() {
+/// What was acknowledged survives `kill -9`, wherever the log is.
+pub(crate) fn survives_kill_9(server: impl Fn() -> Server) {
     let mut expected = BTreeSet::new();
     for round in 0..3 {
-        let server = server("killed");
-        assert!(server.banner.contains("PostgreSQL, schema killed"), "{}", server.banner);
+        let server = server();
         let mut client = Client::connect(server.address);
         client.post_json("/v1/topics", &json!({"name": "t"}));
         check(server.address, round, &expected);
@@ -94,19 +93,19 @@ fn what_was_acknowledged_survives_kill_9() {
             expected.extend(producer.join().unwrap());
         }
     }
-    let server = server("killed");
+    let server = server();
     check(server.address, 9, &expected);
 }
 
-#[test]
-fn a_second_server_takes_over_and_the_first_takes_nothing_more() {
-    let first = server("shared");
+/// A second server takes over while producers are at work with the first, which takes nothing more.
+pub(crate) fn is_taken_over(server: impl Fn() -> Server) {
+    let first = server();
     let mut client = Client::connect(first.address);
     assert_eq!(client.post_json("/v1/topics", &json!({"name": "t"})).status, 201);
     let address = first.address;
     let producers: Vec<_> =
         (0..4).map(|name| std::thread::spawn(move || produce(address, name, usize::MAX, |_| {}))).collect();
-    let second = server("shared");
+    let second = server();
     let mut expected: BTreeSet<String> =
         producers.into_iter().flat_map(|producer| producer.join().unwrap()).collect();
     expected.extend(produce(second.address, 9, 20, |_| {}));
@@ -117,6 +116,20 @@ fn a_second_server_takes_over_and_the_first_takes_nothing_more() {
     let health = Client::connect(first.address).get("/v2/readyz");
     assert_eq!(health.status, 503, "{}", health.text());
     check(second.address, 0, &expected);
+}
+
+#[test]
+fn what_was_acknowledged_survives_kill_9() {
+    survives_kill_9(|| {
+        let server = server("killed");
+        assert!(server.banner.contains("PostgreSQL, schema killed"), "{}", server.banner);
+        server
+    });
+}
+
+#[test]
+fn a_second_server_takes_over_and_the_first_takes_nothing_more() {
+    is_taken_over(|| server("shared"));
 }
 
 /// Nobody writes anything: the first server finds out by itself, within a few seconds, and lets its readers go.
@@ -147,7 +160,7 @@ fn a_database_that_cannot_be_used_is_named_with_the_next_step() {
         "{}",
         refused.stderr
     );
-    let refused = run(&["serve", "--listen", "127.0.0.1:0", "--log", "nats://127.0.0.1"]);
+    let refused = run(&["serve", "--listen", "127.0.0.1:0", "--log", "mysql://127.0.0.1"]);
     assert!(refused.stderr.contains("postgres://user@host/database"), "{}", refused.stderr);
     let shown = run(&["config", "check", "--log", "postgres://me:s3cret@db/q"]).ok();
     assert!(shown.stdout.contains("me:***@db") && !shown.stdout.contains("s3cret"), "{}", shown.stdout);

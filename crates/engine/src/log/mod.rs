@@ -8,7 +8,11 @@
 //! this is all that [`Space`] says, and a log without such worries says nothing.
 
 mod error;
+#[cfg(any(feature = "nats", feature = "postgres"))]
+mod extent;
 mod file;
+#[cfg(feature = "nats")]
+mod nats;
 mod place;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -18,7 +22,11 @@ use std::ops::ControlFlow;
 pub use driftq_wal::{Cursor, Lsn, Room, SegmentInfo, Snapshot};
 pub use error::{AppendError, KeepError, ReadError, ReplayError};
 pub use file::{FileLog, in_memory};
-pub use place::PostgresPlace;
+#[cfg(feature = "nats")]
+pub use nats::NatsLog;
+#[cfg(feature = "nats")]
+pub(crate) use nats::NatsRegister;
+pub use place::{NatsPlace, PostgresPlace};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresLog;
 #[cfg(feature = "postgres")]

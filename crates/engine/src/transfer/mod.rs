@@ -161,6 +161,10 @@ fn absent(storage: &Storage) -> TransferError {
             "a log in memory is gone with its server",
             "name a directory, or postgres://user@host/database",
         ),
+        Storage::Nats(_) => TransferError::refused(
+            "a log in NATS is not taken elsewhere, and none is taken there",
+            "name a directory, or postgres://user@host/database",
+        ),
         Storage::Directory(_) | Storage::Postgres(_) => TransferError::refused(
             "this build keeps no log in PostgreSQL",
             "build it with `cargo build --release --features full`",

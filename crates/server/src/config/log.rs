@@ -1,4 +1,4 @@
-//! The knobs of a log that is in a database.
+//! The knobs of a log that is in a database, or in a stream.
 
 use super::knob::Knob;
 use super::table::SERVER;
@@ -6,18 +6,22 @@ use super::table::SERVER;
 /// Longest name that PostgreSQL keeps whole.
 const NAME_BYTES_MAX: usize = 63;
 
+/// How the URL of a log in a stream begins.
+pub(super) const NATS: &str = "nats://";
+
 pub(super) const LOG: Knob = Knob {
     name: "log",
     flag: "log",
     env: "DRIFTQ_LOG",
     heading: SERVER,
-    help: "PostgreSQL database that holds the log instead of --data; see docs/cluster.md",
+    help: "PostgreSQL database or NATS stream that holds the log instead of --data; see docs/cluster.md",
     value: "URL",
     get: |config| without_password(&config.log.url),
     set: |config, text| {
-        let known = ["postgres://", "postgresql://"];
+        let known = ["postgres://", "postgresql://", NATS];
         if !text.is_empty() && !known.iter().any(|scheme| text.starts_with(scheme)) {
-            return Err("must read postgres://user@host/database; for a directory use data".to_owned());
+            let forms = "postgres://user@host/database or nats://host:port/stream";
+            return Err(format!("must read {forms}; for a directory use data"));
         }
         text.clone_into(&mut config.log.url);
         Ok(())
@@ -29,7 +33,7 @@ pub(super) const LOG_SCHEMA: Knob = Knob {
     flag: "log-schema",
     env: "DRIFTQ_LOG_SCHEMA",
     heading: SERVER,
-    help: "Schema of that database; made if it is not there, and nothing else may be in it",
+    help: "Schema of a database; made if it is not there, and nothing else may be in it",
     value: "NAME",
     get: |config| config.log.schema.clone(),
     set: |config, text| {
@@ -86,8 +90,12 @@ fn without_password(url: &str) -> String {
     let shown =
         match start.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
             Some((scheme, (user, host))) => {
-                let user =
-                    user.split_once(':').map_or_else(|| user.to_owned(), |(name, _)| format!("{name}:***"));
+                let user = match user.split_once(':') {
+                    Some((name, _)) => format!("{name}:***"),
+                    // A token and no name.
+                    None if scheme == "nats" => "***".to_owned(),
+                    None => user.to_owned(),
+                };
                 format!("{scheme}://{user}@{host}")
             }
             None => start.to_owned(),
@@ -108,6 +116,8 @@ mod tests {
             ("postgres://me@db/q", "postgres://me@db/q"),
             ("postgres://me:s3cr@t@db:1/q?sslmode=require", "postgres://me:***@db:1/q?sslmode=require"),
             ("postgres://me@db/q?password=s3cret", "postgres://me@db/q"),
+            ("nats://me:s3cret@a:1,b:2/q?sync=trusted", "nats://me:***@a:1,b:2/q?sync=trusted"),
+            ("nats://s3cret@a:1/q", "nats://***@a:1/q"),
             ("", ""),
         ] {
             assert_eq!(without_password(url), shown);

@@ -19,7 +19,7 @@ mod traces;
 
 use std::path::PathBuf;
 
-use driftq_engine::log::PostgresPlace;
+use driftq_engine::log::{NatsPlace, PostgresPlace};
 use driftq_engine::{Config as EngineConfig, Storage, key_text};
 
 pub use args::KnobArgs;
@@ -44,7 +44,7 @@ pub struct Config {
     pub data: PathBuf,
     /// Memory only: nothing survives a stop.
     pub ephemeral: bool,
-    /// The database that holds the log instead of the data directory; no URL if none does.
+    /// The database or stream that holds the log instead of the data directory; no URL if none does.
     pub log: PostgresPlace,
     /// Where the other servers that share the log reach this one; empty if it has the log for itself.
     pub node_url: String,
@@ -155,15 +155,24 @@ impl Config {
         options
     }
 
-    /// Whether a database holds the log.
+    /// Whether a database or a stream holds the log.
     pub const fn is_in_database(&self) -> bool {
         !self.log.url.is_empty()
+    }
+
+    /// Whether it is a stream.
+    pub fn is_in_stream(&self) -> bool {
+        self.log.url.starts_with(log::NATS)
     }
 
     /// What the engine is started with: the storage follows from several knobs here.
     pub fn engine(&self) -> EngineConfig {
         let storage = match (self.ephemeral, self.is_in_database()) {
             (true, _) => Storage::Ephemeral,
+            (false, true) if self.is_in_stream() => {
+                let PostgresPlace { url, cluster, .. } = self.log.clone();
+                Storage::Nats(NatsPlace { url, cluster })
+            }
             (false, true) => Storage::Postgres(self.log.clone()),
             (false, false) => Storage::Directory(self.data.clone()),
         };

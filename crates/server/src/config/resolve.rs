@@ -182,8 +182,13 @@ fn examine_front(resolved: &mut Resolved, path: Option<&str>) {
         complain("keys", why);
     }
     if !resolved.config.node_url.is_empty() && !resolved.config.is_in_database() {
-        let why = "several servers share a log only in a database: name it with --log postgres://user@host/database";
+        let why = "several servers share a log only in a database or a stream: name it with --log postgres://user@host/database \
+                   or nats://host:port/stream";
         complain("node_url", why.to_owned());
+    }
+    if resolved.config.is_in_stream() && resolved.config.log.schema != Config::default().log.schema {
+        let why = "there is no schema in NATS: the stream is named at the end of the URL of --log";
+        complain("log_schema", why.to_owned());
     }
     if let Exposure::Refused(why) = resolved.config.exposure() {
         complain("listen", why.to_owned());

@@ -1,25 +1,17 @@
 //! Appending: one statement, one row, one round trip, one at a time.
 
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::fault::Trouble;
 use super::link::Link;
-use super::{SHARD, START, Shared, fenced, lsn, number};
+use super::{SHARD, Shared, fenced, lsn, number};
+use crate::log::extent::{Patience, START};
 use crate::log::{Append, AppendError, Cursor, Lsn};
 use crate::payload_store::check_of;
 use driftq_wal::FRAME_BODY_BYTES_MAX;
-
-/// How long an append goes on when the database cannot be reached. After that the shard is rebuilt, and says so.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// First pause before the database is asked again; it doubles.
-const PAUSE_FIRST: Duration = Duration::from_millis(20);
-/// The longest such pause.
-const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The row of the shard is locked before the batch is
 /// written: a claim waits for it, and what waits for a claim looks again and finds another epoch. The batch before
@@ -76,8 +68,7 @@ impl PostgresWriter {
     /// Appends a row. If the answer is lost, the database is asked whether the row is there before anything else is
     /// sent; the next batch comes only after that is known.
     fn put(&mut self, row: &Row<'_>) -> Result<(), AppendError> {
-        let begun = Instant::now();
-        let mut pause = PAUSE_FIRST;
+        let mut patience = Patience::new();
         let mut doubtful = false;
         loop {
             let found = match doubtful {
@@ -93,13 +84,11 @@ impl PostgresWriter {
                 Err(Stop::For(error)) => return Err(error),
                 Err(Stop::Trouble(trouble)) => trouble,
             };
-            if !trouble.passes() || begun.elapsed() + pause >= PATIENCE {
-                return Err(AppendError::Failed(trouble.to_string()));
-            }
             doubtful = true;
             tracing::warn!(%trouble, "the log waits for the database");
-            thread::sleep(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
+            if !trouble.passes() || !patience.wait() {
+                return Err(AppendError::Failed(trouble.to_string()));
+            }
         }
     }
 
@@ -193,7 +182,7 @@ impl Append for PostgresWriter {
             return Err(error);
         }
         self.cursor = next;
-        self.shared.set_durable(end);
+        self.shared.extent.set_durable(end);
         Ok(end)
     }
 

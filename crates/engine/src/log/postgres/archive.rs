@@ -2,14 +2,13 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::fault::Trouble;
-use super::{SHARD, Shared, body_at, lsn, number};
-use crate::locks::write;
+use super::{SHARD, Shared, lsn, number};
+use crate::log::extent::{assemble, body_at};
 use crate::log::{
     Archive, Each, KeepError, Lsn, ReadError, Readable, ReplayError, SegmentInfo, Snapshot, Space,
 };
@@ -86,14 +85,7 @@ pub(super) fn kept(trouble: &Trouble) -> KeepError {
 
 impl Archive for PostgresArchive {
     fn read_at(&self, at: Lsn, bytes: u32) -> Result<Vec<u8>, ReadError> {
-        let Some(end) = self.segment_end(at.segment()) else {
-            let reached = at.segment() <= self.durable().segment();
-            return Err(if reached { ReadError::Gone } else { ReadError::OutOfRange });
-        };
-        // Checked before anything is allocated: a wrong length must not cost memory.
-        if u64::from(at.offset()) + u64::from(bytes) > end {
-            return Err(ReadError::OutOfRange);
-        }
+        self.shared.extent.check_read(at, bytes)?;
         let (from, length) = (number(at), i64::from(bytes));
         let head = i64::from(driftq_wal::FRAME_HEADER_BYTES);
         let values = [
@@ -105,7 +97,7 @@ impl Archive for PostgresArchive {
         let text = self.shared.statements.text(READ);
         let rows = self.shared.links.with(|link| link.query(&text, &values));
         let rows = rows.map_err(|trouble| ReadError::Failed(trouble.to_string()))?;
-        assemble(at, bytes, &rows)
+        assemble(at, bytes, rows.iter().map(|row| (lsn(row.get(0)), lsn(row.get(1)), row.get(2))))
     }
 
     fn replay(&self, from: Lsn, to: Lsn, each: Each<'_>) -> Result<(), ReplayError> {
@@ -140,30 +132,24 @@ impl Archive for PostgresArchive {
     }
 
     fn segments(&self) -> Vec<SegmentInfo> {
-        self.shared.segments()
+        self.shared.extent.segments()
     }
 
     fn trim(&self, segments: &[u32]) -> Result<(), KeepError> {
-        let needed_from = self.snapshot_upto().segment();
-        if let Some(segment) = segments.iter().find(|&&segment| segment >= needed_from) {
-            return Err(KeepError::Refused(format!(
-                "segment {segment} is not entirely below the latest snapshot"
-            )));
-        }
+        self.shared.extent.check_trim(segments)?;
         for &segment in segments {
-            // Forgotten first: who reads there from now on is told that it is gone.
-            write(&self.shared.segments).remove(&segment);
+            self.shared.extent.forget(segment);
             self.trim_one(segment)?;
         }
         Ok(())
     }
 
     fn durable(&self) -> Lsn {
-        self.shared.durable()
+        self.shared.extent.durable()
     }
 
     fn snapshot_upto(&self) -> Lsn {
-        Lsn(self.shared.snapshot_upto.load(Ordering::Acquire))
+        self.shared.extent.snapshot_upto()
     }
 
     fn snapshot(&self) -> Result<Option<Snapshot>, KeepError> {
@@ -217,29 +203,4 @@ fn damaged(at: Lsn, what: &str) -> ReplayError {
     ReplayError::Damaged(format!(
         "the log in the database is damaged at {at}: {what}. Nothing was changed; restore the schema from a backup"
     ))
-}
-
-/// Puts what was read where it lies in the segment. What lies between two batches is zeros.
-fn assemble(at: Lsn, bytes: u32, rows: &[Row]) -> Result<Vec<u8>, ReadError> {
-    let missing = || ReadError::Failed(format!("the batch at {at} is missing in the database"));
-    let begins = rows.first().map(|row| lsn(row.get(0))).ok_or(ReadError::Gone)?;
-    if begins > at || begins.segment() != at.segment() {
-        return Err(ReadError::Gone);
-    }
-    let mut buffer = vec![0; bytes as usize];
-    let mut reached = at.offset();
-    for row in rows {
-        let (position, ended) = (lsn(row.get(0)), lsn(row.get(1)));
-        let piece: &[u8] = row.get(2);
-        let begins = body_at(position).offset().max(at.offset());
-        let from = (begins - at.offset()) as usize;
-        if position.offset() > reached {
-            return Err(missing());
-        }
-        reached = ended.offset();
-        let Some(room) = buffer.get_mut(from..) else { continue };
-        let count = piece.len().min(room.len());
-        room[..count].copy_from_slice(&piece[..count]);
-    }
-    if reached < at.offset() + bytes { Err(missing()) } else { Ok(buffer) }
 }

@@ -16,10 +16,8 @@ mod snapshot;
 mod transfer;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 
-use driftq_wal::{FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use tokio_postgres::types::Type;
 
 use self::append::PostgresWriter;
@@ -30,9 +28,10 @@ pub(crate) use self::register::PostgresRegister;
 use self::link::{Link, Links, Route};
 use self::schema::Purpose;
 pub(crate) use self::transfer::{PostgresSource, PostgresTarget};
-use super::{Cursor, Log, Lsn, Opened, PostgresPlace, SegmentInfo};
+use super::extent::{Current, Extent, START, Stored};
+use super::{Cursor, Log, Lsn, Opened, PostgresPlace};
 use crate::failure::StartError;
-use crate::locks::{lock, read, write};
+use crate::locks::lock;
 
 /// The only shard so far.
 const SHARD: i32 = 0;
@@ -75,34 +74,12 @@ struct Shared {
     links: Links,
     statements: Arc<Statements>,
     epoch: i64,
-    /// The end of every segment.
-    segments: RwLock<BTreeMap<u32, u32>>,
-    durable: AtomicU64,
-    snapshot_upto: AtomicU64,
+    extent: Extent,
     /// The number under which its parts are stored, and how many were put in this epoch.
-    snapshot: Mutex<snapshot::Current>,
+    snapshot: Mutex<Current>,
 }
 
 impl Shared {
-    fn durable(&self) -> Lsn {
-        Lsn(self.durable.load(Ordering::Acquire))
-    }
-
-    fn set_durable(&self, end: Lsn) {
-        // First the segment: who sees the end must find the segment that it is in.
-        write(&self.segments).insert(end.segment(), end.offset());
-        self.durable.store(end.0, Ordering::Release);
-    }
-
-    fn segments(&self) -> Vec<SegmentInfo> {
-        let segments = read(&self.segments);
-        let last = segments.last_key_value().map_or(0, |(&number, _)| number);
-        segments
-            .iter()
-            .map(|(&number, &bytes)| SegmentInfo { number, bytes, active: number == last })
-            .collect()
-    }
-
     /// What is said when another one has claimed the log.
     fn fenced(&self) -> String {
         fenced(self.epoch)
@@ -116,9 +93,6 @@ fn fenced(epoch: i64) -> String {
     )
 }
 
-/// Where the first batch of a log begins.
-const START: Lsn = Lsn::new(1, SEGMENT_HEADER_BYTES);
-
 /// A position as the database keeps it.
 fn number(at: Lsn) -> i64 {
     // Segments are counted from one, and 2³¹ of them take longer than anybody lives.
@@ -127,11 +101,6 @@ fn number(at: Lsn) -> i64 {
 
 fn lsn(number: i64) -> Lsn {
     Lsn(number.cast_unsigned())
-}
-
-/// Where the bytes of a batch lie that begins at `frame`.
-const fn body_at(frame: Lsn) -> Lsn {
-    Lsn::new(frame.segment(), frame.offset() + FRAME_HEADER_BYTES)
 }
 
 impl PostgresLog {
@@ -176,7 +145,7 @@ impl PostgresLog {
         let rows = link.query(&text, &values).map_err(|trouble| self.trouble(&trouble))?;
         let Some(row) = rows.first() else { return Err(StartError::Fenced(fenced_while_away())) };
         *claimed = true;
-        Ok(Claim { epoch: row.get(0), snapshot: snapshot::Stored::of(row) })
+        Ok(Claim { epoch: row.get(0), snapshot: snapshot::of(row) })
     }
 }
 
@@ -189,7 +158,7 @@ fn fenced_while_away() -> String {
 /// What a claim found.
 struct Claim {
     epoch: i64,
-    snapshot: Option<snapshot::Stored>,
+    snapshot: Option<Stored>,
 }
 
 /// Waits for a standby, like appends: what is read from now on is there as well.
@@ -220,29 +189,24 @@ impl Log for PostgresLog {
         let ends = rows.map_err(|trouble| self.trouble(&trouble))?;
         let ends = ends.iter().map(|row| lsn(row.get(0))).map(|end| (end.segment(), end.offset()));
         let segments: BTreeMap<u32, u32> = ends.collect();
-        let end = segments.last_key_value().map_or(START, |(&number, &bytes)| Lsn::new(number, bytes));
         let upto = claim.snapshot.as_ref().map_or(Lsn::ZERO, |stored| stored.upto);
         let shared = Arc::new(Shared {
             links: Links::new(Arc::clone(&self.route)),
             statements: Arc::clone(&self.statements),
             epoch: claim.epoch,
-            segments: RwLock::new(segments),
-            durable: AtomicU64::new(end.0),
-            snapshot_upto: AtomicU64::new(upto.0),
-            snapshot: Mutex::new(snapshot::Current { stored: claim.snapshot, put: 0 }),
+            extent: Extent::new(segments, upto),
+            snapshot: Mutex::new(Current { stored: claim.snapshot, put: 0 }),
         });
         let archive = PostgresArchive::new(Arc::clone(&shared));
         let snapshot = archive.stored_snapshot().map_err(|error| StartError::Damaged(error.to_string()))?;
-        let start = upto.max(START);
+        let (start, end) = (upto.max(START), shared.extent.durable());
         if end < upto {
             let what = format!("the log ends at {end}, below its own snapshot at {upto}");
             return Err(StartError::Database { what, help: schema::LOST.into() });
         }
         let cursor = Cursor::new(end, self.roll_at, self.roll_at);
-        let bytes = shared.segments().into_iter().filter(|segment| segment.number >= start.segment());
-        let replay_bytes = bytes.map(|segment| u64::from(segment.bytes)).sum::<u64>();
+        let replay_bytes = shared.extent.bytes_from(start);
         let writer = PostgresWriter::new(link, shared, cursor);
-        let replay_bytes = replay_bytes.saturating_sub(start.offset().into());
         Ok(Opened { writer, archive, snapshot, start, end, replay_bytes, torn: None })
     }
 }

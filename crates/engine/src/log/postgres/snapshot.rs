@@ -1,7 +1,5 @@
 //! Snapshots: parts of a bounded size, which count all at once when the row of the shard names them.
 
-use std::sync::atomic::Ordering;
-
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -10,13 +8,11 @@ use super::fault::Trouble;
 use super::link::Link;
 use super::{SHARD, Statements, lsn, number};
 use crate::locks::lock;
+use crate::log::extent::Stored;
 use crate::log::{KeepError, Lsn, Readable, Snapshot};
-use crate::payload_store::check_of;
 
 /// Bytes of one part.
 const PART_BYTES: usize = 1 << 20;
-/// Snapshots that one epoch may put: what is above that would take the number of the next epoch's first.
-const PUT_MAX: i64 = 1 << 20;
 
 const HELD: &str = "WITH held AS MATERIALIZED \
     (SELECT epoch FROM {schema}.shard WHERE shard = $1 AND epoch = $2 FOR SHARE)";
@@ -30,29 +26,10 @@ const NAME: &str = "UPDATE {schema}.shard SET snapshot = $3, snapshot_upto = $4,
 const PARTS: &str =
     "SELECT body FROM {schema}.snapshot_part WHERE shard = $1 AND snapshot = $2 ORDER BY part";
 
-/// The snapshot that counts, as the row of the shard names it.
-#[derive(Clone, Copy)]
-pub(super) struct Stored {
-    number: i64,
-    pub(super) upto: Lsn,
-    bytes: i64,
-    crc: i64,
-}
-
-impl Stored {
-    /// What the columns behind the first say.
-    pub(super) fn of(row: &Row) -> Option<Self> {
-        let number: Option<i64> = row.get(1);
-        Some(Self { number: number?, upto: lsn(row.get(2)), bytes: row.get(3), crc: row.get(4) })
-    }
-}
-
-impl Stored {
-    /// What the `put`th snapshot of an epoch is known by.
-    pub(super) fn new(epoch: i64, put: i64, upto: Lsn, bytes: &[u8]) -> Self {
-        let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
-        Self { number: epoch * PUT_MAX + put, upto, bytes: length, crc: check_of(bytes).into() }
-    }
+/// The snapshot that the row of the shard names: what the columns behind the first say.
+pub(super) fn of(row: &Row) -> Option<Stored> {
+    let number: Option<i64> = row.get(1);
+    Some(Stored { number: number?, upto: lsn(row.get(2)), bytes: row.get(3), crc: row.get(4) })
 }
 
 /// What is said of a snapshot that is not what it was.
@@ -66,14 +43,12 @@ pub(super) fn read(
     stored: Stored,
 ) -> Result<Option<Vec<u8>>, Trouble> {
     let values = [(&SHARD as _, Type::INT4), (&stored.number as _, Type::INT8)];
-    let wanted = usize::try_from(stored.bytes).unwrap_or(0);
     let mut bytes = Vec::new();
     link.each_row(&statements.text(PARTS), &values, &mut |row| {
         bytes.extend_from_slice(row.get::<_, &[u8]>(0));
-        bytes.len() <= wanted
+        bytes.len() <= stored.length()
     })?;
-    let same = bytes.len() == wanted && i64::from(check_of(&bytes)) == stored.crc;
-    Ok(same.then_some(bytes))
+    Ok(stored.is(&bytes).then_some(bytes))
 }
 
 /// Puts one part; `false` if the log is somebody else's by now.
@@ -123,12 +98,6 @@ pub(super) fn put(
     name(link, statements, epoch, stored)
 }
 
-/// The snapshot that counts, and how many were put in this epoch.
-pub(super) struct Current {
-    pub(super) stored: Option<Stored>,
-    pub(super) put: i64,
-}
-
 impl PostgresArchive {
     /// Reads the snapshot that counts.
     pub(super) fn stored_snapshot(&self) -> Result<Option<Snapshot>, KeepError> {
@@ -151,17 +120,7 @@ impl PostgresArchive {
         readable: Readable<'_>,
     ) -> Result<(), KeepError> {
         let mut current = lock(&self.shared.snapshot);
-        let durable = self.shared.durable();
-        let latest = current.stored.map_or(Lsn::ZERO, |stored| stored.upto);
-        if upto > durable || upto < latest {
-            let what = format!("a snapshot up to {upto} does not lie between {latest} and {durable}");
-            return Err(KeepError::Refused(what));
-        }
-        if current.put >= PUT_MAX {
-            return Err(KeepError::Failed("this claim has put all the snapshots that it may".into()));
-        }
-        current.put += 1;
-        let stored = Stored::new(self.shared.epoch, current.put, upto, bytes);
+        let stored = current.next(self.shared.epoch, self.shared.extent.durable(), upto, bytes)?;
         self.put_parts(stored.number, bytes)?;
         // Read back, and from the database: what counts is what a later start will find.
         if !readable(&self.parts(stored)?) {
@@ -169,7 +128,7 @@ impl PostgresArchive {
         }
         self.name(stored)?;
         current.stored = Some(stored);
-        self.shared.snapshot_upto.store(upto.0, Ordering::Release);
+        self.shared.extent.set_snapshot_upto(upto);
         // Best effort: the new one counts, and the next one clears again.
         if let Err(error) = self.clear(stored.number) {
             tracing::warn!(%error, "parts of an older snapshot stay in the database until the next one");

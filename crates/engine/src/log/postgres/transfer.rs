@@ -7,6 +7,7 @@ use tokio_postgres::types::Type;
 use super::link::{Link, Route};
 use super::schema::{self, Purpose};
 use super::{PostgresLog, SHARD, Statements, lsn, number, snapshot};
+use crate::log::extent::Stored;
 use crate::log::{Lsn, PostgresPlace, Snapshot};
 use crate::payload_store::check_of;
 use crate::transfer::{Batch, Each, Source, Target, TransferError};
@@ -38,7 +39,7 @@ const CLEAR: &str = "DELETE FROM {schema}.batch WHERE shard = $1 AND position = 
 struct Rows {
     link: Link,
     statements: Arc<Statements>,
-    stored: Option<snapshot::Stored>,
+    stored: Option<Stored>,
 }
 
 fn troubled(place: &PostgresPlace, trouble: &super::Trouble) -> TransferError {
@@ -112,7 +113,7 @@ pub(crate) struct PostgresTarget {
     /// An earlier attempt has come this far.
     reached: Lsn,
     pending: Pending,
-    stored: Option<snapshot::Stored>,
+    stored: Option<Stored>,
 }
 
 /// Rows for the next statement.
@@ -188,7 +189,7 @@ impl Target for PostgresTarget {
     fn put_snapshot(&mut self, snapshot: Option<&Snapshot>) -> Result<(), TransferError> {
         self.flush()?;
         let Some(snapshot) = snapshot else { return Ok(()) };
-        let stored = snapshot::Stored::new(self.epoch, 1, snapshot.upto, &snapshot.bytes);
+        let stored = Stored::new(self.epoch, 1, snapshot.upto, &snapshot.bytes);
         let put = snapshot::put(&mut self.link, &self.statements, (self.epoch, stored), &snapshot.bytes);
         match put.map_err(|trouble| troubled(&self.place, &trouble))? {
             true => self.stored = Some(stored),

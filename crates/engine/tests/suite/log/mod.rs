@@ -1,6 +1,7 @@
 //! The log port: one suite, which says what a log is, run for every adapter.
 
 mod conformance;
+mod nats;
 mod postgres;
 
 use driftq_engine::log::{FileLog, Log, in_memory};

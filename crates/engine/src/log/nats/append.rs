@@ -1,0 +1,180 @@
+//! Appending: one message at a time, each expected to be the next one of the stream.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use driftq_wal::FRAME_BODY_BYTES_MAX;
+
+use super::fault::Trouble;
+use super::link::{Expect, Wanted};
+use super::record::Part;
+use super::{Shared, fenced};
+use crate::locks::lock;
+use crate::log::extent::Patience;
+use crate::log::{Append, AppendError, Cursor, Lsn};
+
+/// What to do when the stream no longer has what it had.
+pub(super) const LOST: &str = "the NATS servers came back without what they had acknowledged: restored from an older \
+    copy, or without `sync_interval: always`. Bring the newest copy back, or start again to serve what is left";
+
+/// The end of the stream. Whoever has it may put one message behind it.
+pub(super) struct Tail {
+    sequence: u64,
+    /// Why nothing more is put.
+    ended: Option<AppendError>,
+}
+
+/// What stands behind the end that we knew.
+enum Behind {
+    Ours,
+    Nothing,
+}
+
+impl Tail {
+    pub(super) const fn new(sequence: u64) -> Self {
+        Self { sequence, ended: None }
+    }
+
+    /// Puts one message. If its answer is lost, the stream is read before anything else is said: it is there, or it may
+    /// be put again, or somebody else was quicker. A message that comes late comes second and is refused, because the
+    /// stream no longer ends where it was expected to.
+    pub(super) fn put(
+        &mut self,
+        shared: &Shared,
+        subject: &str,
+        payload: &Bytes,
+    ) -> Result<u64, AppendError> {
+        if let Some(ended) = &self.ended {
+            return Err(ended.clone());
+        }
+        match self.try_put(shared, subject, payload) {
+            Ok(()) => {
+                self.sequence += 1;
+                Ok(self.sequence)
+            }
+            Err(error) => {
+                self.ended = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn try_put(&self, shared: &Shared, subject: &str, payload: &Bytes) -> Result<(), AppendError> {
+        let mut patience = Patience::new();
+        loop {
+            let expect = Expect::Last(self.sequence);
+            let trouble = match shared.link.publish(&shared.names.log, subject, &expect, payload.clone()) {
+                Ok(sequence) if sequence == self.sequence + 1 => return Ok(()),
+                Ok(sequence) => {
+                    let wanted = self.sequence + 1;
+                    let why = format!("NATS has put message {wanted} of the log at {sequence}");
+                    return Err(AppendError::Failed(why));
+                }
+                Err(trouble) => trouble,
+            };
+            if !trouble.passes() && !trouble.is_lost_race() {
+                return Err(AppendError::Failed(trouble.to_string()));
+            }
+            if !trouble.is_lost_race() {
+                tracing::warn!(%trouble, "the log waits for NATS");
+            }
+            match self.look(shared, subject, payload, &mut patience)? {
+                Behind::Ours => return Ok(()),
+                Behind::Nothing if patience.wait() => {}
+                Behind::Nothing => return Err(AppendError::Failed(trouble.to_string())),
+            }
+        }
+    }
+
+    /// What is there instead of, or after, a message whose answer was lost or which was refused.
+    fn look(
+        &self,
+        shared: &Shared,
+        subject: &str,
+        payload: &Bytes,
+        patience: &mut Patience,
+    ) -> Result<Behind, AppendError> {
+        loop {
+            let wanted = Wanted::one(self.sequence + 1, None);
+            let found =
+                shared.link.fetch(&shared.names.log, wanted).and_then(|mut found| match found.pop() {
+                    // Whoever lacks it may only lag behind: the leader knows.
+                    None => super::stream::info(&shared.link, &shared.names.log, None)
+                        .map(|info| Err(info.state.last_seq)),
+                    Some(message) => Ok(Ok(message)),
+                });
+            let trouble = match found {
+                Ok(Ok(there)) if there.subject == subject && there.payload == *payload => {
+                    return Ok(Behind::Ours);
+                }
+                Ok(Ok(_)) => return Err(AppendError::Fenced(fenced(shared.epoch))),
+                Ok(Err(last)) if last == self.sequence => return Ok(Behind::Nothing),
+                Ok(Err(last)) if last < self.sequence => {
+                    let had = self.sequence;
+                    let why = format!("the stream had {had} messages and now has {last}; {LOST}");
+                    return Err(AppendError::Failed(why));
+                }
+                Ok(Err(_)) => Trouble::Unsure("a replica lags behind".into()),
+                Err(trouble) => trouble,
+            };
+            // A stream whose leader was lost may seem not to be there.
+            if !(trouble.passes() || trouble.is_absence()) || !patience.wait() {
+                return Err(AppendError::Failed(trouble.to_string()));
+            }
+        }
+    }
+}
+
+/// The only one that appends, as long as nobody else claims the log.
+pub struct NatsWriter {
+    shared: Arc<Shared>,
+    cursor: Cursor,
+}
+
+impl NatsWriter {
+    pub(super) const fn new(shared: Arc<Shared>, cursor: Cursor) -> Self {
+        Self { shared, cursor }
+    }
+}
+
+impl Append for NatsWriter {
+    fn cursor(&self) -> Cursor {
+        self.cursor.clone()
+    }
+
+    /// A batch that takes several messages is there when its last one is.
+    fn append(&mut self, body: &[u8]) -> Result<Lsn, AppendError> {
+        if body.len() > FRAME_BODY_BYTES_MAX as usize {
+            let bytes = body.len();
+            return Err(AppendError::Failed(format!("a batch of {bytes} bytes is above the limit")));
+        }
+        let mut next = self.cursor.clone();
+        let frame = next.next_frame();
+        let end = next.advance(body.len());
+        let shared = &self.shared;
+        let subject = shared.names.segment(frame.segment());
+        let mut tail = lock(&shared.tail);
+        let pieces = body.chunks(shared.part_bytes).chain(body.is_empty().then_some(body));
+        let parts = body.len().div_ceil(shared.part_bytes).max(1) as u32;
+        let mut first = None;
+        for (part, piece) in (0..).zip(pieces) {
+            let (previous, body) = (self.cursor.end(), Bytes::copy_from_slice(piece));
+            let part = Part { epoch: shared.epoch, frame, previous, ended: end, part, parts, body };
+            let sequence = tail.put(shared, &subject, &part.encoded())?;
+            first.get_or_insert(sequence);
+        }
+        drop(tail);
+        shared.index.learn(frame, first.unwrap_or_default());
+        self.cursor = next;
+        shared.extent.set_durable(end);
+        Ok(end)
+    }
+
+    /// What was appended is durable already.
+    fn sync(&mut self) -> Result<Lsn, AppendError> {
+        match &lock(&self.shared.tail).ended {
+            Some(ended) => Err(ended.clone()),
+            None => Ok(self.cursor.end()),
+        }
+    }
+}

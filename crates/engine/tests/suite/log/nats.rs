@@ -1,0 +1,231 @@
+//! The log in JetStream: the suite, two servers, a server that is killed, large batches, and what is refused.
+
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use driftq_engine::log::{Append as _, Archive as _, KeepError, Log, NatsLog, NatsPlace};
+use driftq_engine::{Broker, Config, Failure, StartError, Storage};
+use driftq_testbed::Nats;
+
+use super::conformance::{self, append, check_all, replayed};
+use super::{SEGMENT_BYTES, run_all};
+use crate::common::{ack_of, config, next, reader, soon, text, until, value};
+
+/// How often a server is killed under appends.
+const KILLS: usize = 5;
+/// Rounds in one of which a server is deposed in the middle of a batch.
+const ROUNDS: usize = 30;
+
+static SERVER: LazyLock<Nats> = LazyLock::new(|| Nats::start().unwrap());
+
+/// Whether there is a program to test with; if not, the reason is told.
+fn is_there() -> bool {
+    Nats::program().inspect_err(|why| println!("skipped: {why}")).is_ok()
+}
+
+fn place(server: &Nats) -> NatsPlace {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    NatsPlace { url: server.url(&format!("log_{number}")), cluster: "main".into() }
+}
+
+fn log(place: &NatsPlace) -> NatsLog {
+    NatsLog::new(place.clone(), SEGMENT_BYTES).unwrap()
+}
+
+fn conforms(server: &Nats) {
+    run_all(|| log(&place(server)));
+    let (one, other) = (place(server), place(server));
+    conformance::a_deposed_writer_leaves_nothing_behind(&log(&one), &log(&one));
+    conformance::a_deposed_keeper_trims_nothing(&log(&other), &log(&other));
+}
+
+#[test]
+fn the_log_in_jetstream_is_a_log() {
+    if is_there() {
+        conforms(&SERVER);
+    }
+}
+
+/// The server is killed in the middle of appends, over and over: every batch is there once, in order.
+#[test]
+fn no_batch_is_lost_or_doubled_when_the_server_is_killed() {
+    if !is_there() {
+        return;
+    }
+    let server = Nats::start().unwrap();
+    let log = log(&place(&server));
+    let mut opened = log.open().unwrap();
+    let over = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            for _ in 0..KILLS {
+                server.kill(0).unwrap();
+                server.restart(0).unwrap();
+            }
+            over.store(true, Ordering::Release);
+        });
+        let mut written = Vec::new();
+        while !over.load(Ordering::Acquire) && !killer.is_finished() {
+            let from = written.len();
+            written.extend(append(&mut opened, from..from + 20));
+        }
+        written
+    });
+    check_all(&opened.archive, opened.start, &written);
+    drop(opened);
+    let opened = log.open().unwrap();
+    check_all(&opened.archive, opened.start, &written);
+}
+
+/// A batch larger than a message may be comes back whole, wherever reading begins.
+#[test]
+fn a_large_batch_is_whole_again() {
+    if !is_there() {
+        return;
+    }
+    let log = log(&place(&SERVER));
+    let mut opened = log.open().unwrap();
+    let large: Vec<u8> = (0..5_u32 << 19).map(|n| (n / 3) as u8).collect();
+    let mut ends = vec![opened.start];
+    for body in [&b"before"[..], &large, b"after"] {
+        ends.push(opened.writer.append(body).unwrap());
+    }
+    drop(opened);
+    let opened = log.open().unwrap();
+    assert_eq!((opened.end, opened.torn.as_deref()), (ends[3], None));
+    let all = replayed(&opened.archive, opened.start, opened.end);
+    assert_eq!(all.iter().map(|(_, body)| body.len()).collect::<Vec<_>>(), [6, large.len(), 5]);
+    assert!(all[1].1 == large);
+    assert_eq!(replayed(&opened.archive, ends[2], opened.end).len(), 1);
+    let read = opened.archive.read_at(all[1].0, u32::try_from(large.len()).unwrap()).unwrap();
+    assert!(read == large);
+    let middle = opened.archive.replay(ends[1], opened.end, &mut |_, _| ControlFlow::Break(()));
+    assert_eq!(middle, Ok(()));
+}
+
+/// A server is deposed in the middle of a batch that takes many messages: the batch never happened.
+#[test]
+fn a_batch_that_was_left_unfinished_never_happened() {
+    if !is_there() {
+        return;
+    }
+    let place = place(&SERVER);
+    let large = vec![7; 24 << 20];
+    let mut expected = Vec::new();
+    let is_torn = (0..ROUNDS).any(|round| {
+        let (one, other) = (log(&place), log(&place));
+        let mut first = one.open().unwrap();
+        first.writer.append(&conformance::body(round)).unwrap();
+        expected.push(conformance::body(round));
+        let second = std::thread::scope(|scope| {
+            let appending = scope.spawn(|| first.writer.append(&large));
+            let second = other.open().unwrap();
+            expected.extend(appending.join().unwrap().is_ok().then(|| large.clone()));
+            second
+        });
+        let told = replayed(&second.archive, second.start, second.end);
+        assert!(told.iter().map(|(_, body)| body).eq(&expected), "in round {round}");
+        second.torn.is_some_and(|torn| torn.contains("of an unfinished batch"))
+    });
+    assert!(is_torn, "no server was deposed in the middle of a batch");
+    let opened = log(&place).open().unwrap();
+    let told = replayed(&opened.archive, opened.start, opened.end);
+    assert!(told.iter().map(|(_, body)| body).eq(&expected));
+}
+
+#[test]
+fn a_deposed_server_is_told_when_it_asks() {
+    if !is_there() {
+        return;
+    }
+    let place = place(&SERVER);
+    let (one, other) = (log(&place), log(&place));
+    let first = one.open().unwrap();
+    first.archive.check_claim().unwrap();
+    let second = other.open().unwrap();
+    let told = first.archive.check_claim();
+    assert!(matches!(told, Err(KeepError::Fenced(_))), "{told:?}");
+    second.archive.check_claim().unwrap();
+}
+
+fn refusal(place: NatsPlace) -> (String, String) {
+    let opened = NatsLog::new(place, SEGMENT_BYTES).and_then(|log| log.open().map(drop));
+    match opened {
+        Err(StartError::Database { what, help }) => (what, help),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_the_next_step() {
+    if !is_there() {
+        return;
+    }
+    let first = place(&SERVER);
+    log(&first).open().map(drop).unwrap();
+    let (what, help) = refusal(NatsPlace { cluster: "other".into(), ..first.clone() });
+    assert!(
+        what.contains("belongs to the cluster \"main\"") && help.contains("another stream"),
+        "{what} {help}"
+    );
+    let at = |url: &str| NatsPlace { url: url.to_owned(), ..first.clone() };
+    let (what, help) = refusal(at("nats://127.0.0.1:1/q?sync=trusted"));
+    assert!(what.contains("cannot be reached") && help.contains("host and port"), "{what} {help}");
+    let (what, help) = refusal(at("nats://127.0.0.1:1"));
+    assert!(what.contains("name of a stream") && help.contains("nats://host:4222/NAME"), "{what} {help}");
+    let unproven = first.url.split('?').next().unwrap();
+    let (what, help) = refusal(at(unproven));
+    assert!(what.contains("is not known") && help.contains("monitor=http://"), "{what} {help}");
+    log(&at(&format!("{unproven}?sync=trusted"))).open().map(drop).unwrap();
+    let careless = Nats::start_with(1, "").unwrap();
+    let (what, help) = refusal(place(&careless));
+    assert!(what.contains("before it has synced") && help.contains("sync_interval: always"), "{what} {help}");
+    // Proof of another server is none.
+    let (_, monitor) = first.url.split_once('?').unwrap();
+    let servers = place(&careless).url;
+    let (what, _) = refusal(at(&format!("{}?{monitor}", servers.split('?').next().unwrap())));
+    assert!(what.contains("is not known"), "{what}");
+}
+
+fn on(place: &NatsPlace) -> Config {
+    Config { storage: Storage::Nats(place.clone()), ..config() }
+}
+
+async fn started(config: Config) -> Broker {
+    let starting = tokio::task::spawn_blocking(move || Broker::start(config));
+    soon(starting).await.unwrap().unwrap().broker
+}
+
+/// The first server is not rebuilt over and over: it says who has the log, and stays down.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_server_takes_over_and_the_first_steps_down() {
+    if !is_there() {
+        return;
+    }
+    let place = tokio::task::spawn_blocking(|| place(&SERVER)).await.unwrap();
+    let first = started(on(&place)).await;
+    first.create_topic("t", 1).await.unwrap();
+    for n in 0..50 {
+        soon(first.produce("t", text(&n.to_string()))).await.unwrap();
+    }
+    let second = started(on(&place)).await;
+    let refused = soon(first.produce("t", text("lost"))).await;
+    let Err(Failure::Unavailable(why)) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("taken over"), "{why}");
+    until("the first is down", async || !first.status().ready).await;
+    soon(second.produce("t", text("50"))).await.unwrap();
+    assert_eq!((first.counters().rebuilds, second.status().epoch), (0, 2));
+    soon(first.stop()).await;
+    soon(second.stop()).await;
+    let third = started(on(&place)).await;
+    let mut stream = third.consume(reader("t", "g")).await.unwrap();
+    for n in 0..=50 {
+        let delivered = next(&mut stream).await;
+        assert_eq!(value(&delivered), n.to_string());
+        soon(third.ack(ack_of("t", "g", &delivered))).await.unwrap();
+    }
+    drop(stream);
+    soon(third.stop()).await;
+}
