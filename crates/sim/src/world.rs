@@ -357,7 +357,9 @@ impl World {
             let source = self.oracle.sent[&id].topic;
             let group = letter.group.to_string();
             // A letter names its topic, but not which of that name.
-            if !self.oracle.has_moved(id) {
+            if self.oracle.has_moved(id) {
+                self.oracle.letter_of_moved(id, &group, letter.offset);
+            } else {
                 self.oracle.letter(source, &group, letter.offset, topic, offset)?;
             }
             if delivery.attempt == 1 {

@@ -76,6 +76,21 @@ impl Oracle {
         self.redrives.iter().any(|copy| copy.id == id && copy.topic != sent)
     }
 
+    /// A message died that may have moved: in which of the topics of its name, no client knows. A copy that lies at this
+    /// offset is not owed for certain any more.
+    pub(crate) fn letter_of_moved(&mut self, id: u64, group: &str, offset: u64) {
+        for copy in &self.redrives {
+            if copy.id == id
+                && copy.group == group
+                && copy.offset.is_none_or(|at| at == offset)
+                && let Some(view) = self.groups.get_mut(&(copy.topic, group.into()))
+                && !view.acked.contains_key(&offset)
+            {
+                view.uncertain.insert(offset);
+            }
+        }
+    }
+
     /// The message lies at `offset` now.
     pub(crate) fn redriven(&mut self, number: usize, offset: u64) -> CheckResult {
         let copy = &mut self.redrives[number];
