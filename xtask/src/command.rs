@@ -162,7 +162,10 @@ pub(crate) fn build_testbed(root: &Path) -> Command {
 }
 
 pub(crate) fn build_simulator(root: &Path) -> Command {
-    cargo_with(root, &["build", "--quiet", "--package", "driftq-sim"])
+    let mut command = cargo_with(root, &["build", "--quiet", "--package", "driftq-sim"]);
+    // For every mutant, whatever the environment says about other builds.
+    command.env("CARGO_INCREMENTAL", "1");
+    command
 }
 
 /// The same, as the step that builds everything builds it.
