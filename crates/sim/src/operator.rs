@@ -106,7 +106,7 @@ impl World {
     }
 
     /// A message is not to wait for its next attempt.
-    fn retry(&mut self) -> CheckResult {
+    pub(crate) fn retry(&mut self) -> CheckResult {
         let waiting = self.oracle.waiting_for_retry(self.now);
         let message = match waiting.is_empty() || self.rng.chance(1, 4) {
             true => self.some_message(),

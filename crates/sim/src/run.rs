@@ -307,6 +307,10 @@ impl World {
             if step % 8 == 0 {
                 self.ask_lease()?;
             }
+            // A message that such an order mislays stays away: no crash brings it back any more.
+            if step % 8 == 4 {
+                self.retry()?;
+            }
             self.keep()?;
             self.seal();
             self.write()?;
