@@ -19,8 +19,8 @@ use crate::{
     tidy,
 };
 
-/// How often a worker of each SDK is killed; half of what `cargo xtask sdk` does, because this has to end soon.
-const WORKER_KILLS: u64 = 50;
+/// How often a worker of each SDK is killed; a third of what `cargo xtask sdk` does, because this has to end soon.
+const WORKER_KILLS: u64 = 30;
 
 /// Packages whose tests need no third-party programs and end soon: the inner loop.
 const QUICK: [&str; 8] = [
@@ -35,7 +35,7 @@ const QUICK: [&str; 8] = [
 ];
 const QUICK_SEEDS: u64 = 50;
 const SEEDS: u64 = 200;
-const KILL_CYCLES: u64 = 50;
+const KILL_CYCLES: u64 = 30;
 
 pub(crate) struct Settings {
     is_quick: bool,
