@@ -69,6 +69,9 @@ impl<'a> Story<'a> {
         self.runs(&mut broken);
         self.answers(&mut broken);
         self.late(&mut broken);
+        if !broken.is_empty() {
+            broken.push(format!("all that was seen: {:#?}, and last {:?}", self.facts, self.last));
+        }
         broken.into_iter().map(|what| format!("{}: {what}", self.key)).collect()
     }
 
@@ -144,9 +147,13 @@ impl<'a> Story<'a> {
         });
         let ended = renewed.fold(one.expires, i64::max);
         let has_lapsed = one.may_repeat && other.granted >= ended;
-        let was_refused = self.facts.iter().any(
-            |fact| matches!(fact, Fact::Told { epoch, verdict: FinishResult::Stale, .. } if *epoch == one.epoch),
-        );
+        // Whoever spoke up before the other was lent anything may have been heard, although it was told that it came too
+        // late: its first words were committed, the answer was lost in a crash, and by the second call, which the ledger
+        // makes by itself, the other had begun.
+        let was_refused = self.facts.iter().any(|fact| {
+            matches!(fact, Fact::Told { epoch, asked, verdict: FinishResult::Stale, .. }
+                if *epoch == one.epoch && *asked >= other.granted)
+        });
         let has_failed = !was_refused
             && self.facts.iter().any(|fact| {
                 matches!(fact, Fact::Saying { epoch, answer } if *epoch == one.epoch && answer.is_retryable())
@@ -260,6 +267,12 @@ mod tests {
         // A failure that may be tried again, under hold.
         let mut facts = vec![lent(1, 0, false), Fact::Ran { epoch: 1 }];
         facts.extend(said(1, &failed(), 10, FinishResult::Committed));
+        facts.extend([lent(2, 20, false), Fact::Ran { epoch: 2 }]);
+        facts.extend(said(2, &done("two"), 30, FinishResult::Committed));
+        assert_eq!(broken(facts, Some((2, "two"))), "");
+        // A failure that counted, though its worker learnt of it too late: the first answer was lost.
+        let mut facts = vec![lent(1, 0, false), Fact::Ran { epoch: 1 }];
+        facts.extend(said(1, &failed(), 10, FinishResult::Stale));
         facts.extend([lent(2, 20, false), Fact::Ran { epoch: 2 }]);
         facts.extend(said(2, &done("two"), 30, FinishResult::Committed));
         assert_eq!(broken(facts, Some((2, "two"))), "");
