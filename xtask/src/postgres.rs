@@ -20,10 +20,19 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one by the built testbed.
+    /// Starts one by the built testbed. It is quick, and forgets what it said when the machine crashes.
     pub(crate) fn start(testbed: &Path) -> Result<Self> {
+        Self::start_with(testbed, &["serve"])
+    }
+
+    /// One that writes through to the disk, as a broker's log demands.
+    pub(crate) fn start_durable(testbed: &Path) -> Result<Self> {
+        Self::start_with(testbed, &["serve", "--durable"])
+    }
+
+    fn start_with(testbed: &Path, words: &[&str]) -> Result<Self> {
         let mut keeper = Command::new(testbed)
-            .arg("serve")
+            .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

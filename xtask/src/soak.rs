@@ -62,7 +62,7 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
     // With the binary that the tests of the connectors were built with: it has everything.
     steps.run("cluster: kills, sleepers, hand-overs", || {
         let target = command::target_folder(root)?.join("debug");
-        let server = Server::start(&target.join("driftq-testbed"))?;
+        let server = Server::start_durable(&target.join("driftq-testbed"))?;
         let chaos = command::cluster_chaos(root, &target.join("driftq"), CLUSTER_SECONDS);
         command::expect_success(&mut server.known_to(chaos))
     });

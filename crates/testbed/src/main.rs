@@ -13,11 +13,12 @@ use driftq_testbed::{Postgres, SHARED_VARIABLE};
 
 const USAGE: &str = "\
 Usage: driftq-testbed run -- COMMAND [ARGUMENT]...
-       driftq-testbed serve
+       driftq-testbed serve [--durable]
 
   run    starts a PostgreSQL server, runs the command with its URL in DRIFTQ_TEST_POSTGRES, stops the server, and ends
          with the command's exit code
-  serve  starts a PostgreSQL server, prints its URL, and stops it when the standard input ends
+  serve  starts a PostgreSQL server, prints its URL, and stops it when the standard input ends; `--durable`: one of its
+         own, with PostgreSQL's own settings, which writes through to the disk
 
 The server runs as an account without privileges, on a free port of the loopback, in a temporary folder. It is gone
 afterwards, also if this process is killed. If DRIFTQ_TEST_POSTGRES is set already, that server is used and left alone.
@@ -38,7 +39,8 @@ fn dispatch(words: &[OsString]) -> Result<ExitCode> {
     let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     match words.as_slice() {
         ["run", "--", program, arguments @ ..] => run(program, arguments),
-        ["serve"] => serve(),
+        ["serve"] => serve(&Postgres::shared()?),
+        ["serve", "--durable"] => serve(&Postgres::start()?),
         ["--help" | "-h"] => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)
@@ -58,8 +60,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<ExitCode> {
     Ok(code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-fn serve() -> Result<ExitCode> {
-    let postgres = Postgres::shared()?;
+fn serve(postgres: &Postgres) -> Result<ExitCode> {
     let mut out = io::stdout();
     writeln!(out, "{}", postgres.url()).and_then(|()| out.flush()).context("printing the URL")?;
     io::copy(&mut io::stdin(), &mut io::sink()).context("waiting for the input to end")?;

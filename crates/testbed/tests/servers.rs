@@ -87,7 +87,7 @@ fn a_standby_follows_and_refuses_writes() {
 #[test]
 fn a_server_ends_with_the_process_that_started_it() {
     let mut testbed = Command::new(env!("CARGO_BIN_EXE_driftq-testbed"))
-        .arg("serve")
+        .args(["serve", "--durable"])
         .env_remove(SHARED_VARIABLE)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -97,7 +97,7 @@ fn a_server_ends_with_the_process_that_started_it() {
     let output = testbed.stdout.take().expect("it has an output");
     BufReader::new(output).read_line(&mut url).expect("it prints its URL");
     let url = url.trim();
-    assert!(listens(url), "no server at {url}");
+    assert_eq!(psql(url, "SHOW fsync"), "on");
     testbed.kill().expect("it runs");
     testbed.wait().expect("it was our child");
     eventually("the end of the server", || !listens(url));
