@@ -208,3 +208,13 @@ pub(crate) fn a_deposed_keeper_trims_nothing<L: Log>(one: &L, other: &L) {
         assert_eq!(second.archive.read_at(*at, u32::try_from(body.len()).unwrap()).as_ref(), Ok(body));
     }
 }
+
+/// A server that has nothing to write learns all the same that it was deposed.
+pub(crate) fn a_deposed_server_is_told_when_it_asks<L: Log>(one: &L, other: &L) {
+    let first = one.open().unwrap();
+    first.archive.check_claim().unwrap();
+    let second = other.open().unwrap();
+    let told = first.archive.check_claim();
+    assert!(matches!(told, Err(KeepError::Fenced(_))), "{told:?}");
+    second.archive.check_claim().unwrap();
+}

@@ -3,6 +3,7 @@
 mod conformance;
 mod nats;
 mod postgres;
+mod take_over;
 
 use driftq_engine::log::{FileLog, Log, in_memory};
 use driftq_wal::{Options, RealDisk};
@@ -17,6 +18,21 @@ fn run_all<L: Log>(log: impl Fn() -> L) {
     conformance::a_snapshot_counts_whole_or_not_at_all(&log());
     conformance::what_a_snapshot_stands_for_can_be_trimmed(&log());
     conformance::a_replay_stops_when_it_is_told_to(&log());
+}
+
+/// The same, and what holds when a second server claims the log of the first. `place` makes a place that nobody has used.
+fn run_all_claimed<P, L: Log>(place: impl Fn() -> P, log: impl Fn(&P) -> L) {
+    run_all(|| log(&place()));
+    let claimed_twice = || {
+        let place = place();
+        (log(&place), log(&place))
+    };
+    let (one, other) = claimed_twice();
+    conformance::a_deposed_writer_leaves_nothing_behind(&one, &other);
+    let (one, other) = claimed_twice();
+    conformance::a_deposed_keeper_trims_nothing(&one, &other);
+    let (one, other) = claimed_twice();
+    conformance::a_deposed_server_is_told_when_it_asks(&one, &other);
 }
 
 #[test]

@@ -4,13 +4,12 @@ use std::ops::ControlFlow;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use driftq_engine::log::{Append as _, Archive as _, KeepError, Log, NatsLog, NatsPlace};
-use driftq_engine::{Broker, Config, Failure, StartError, Storage};
+use driftq_engine::log::{Append as _, Archive as _, Log, NatsLog, NatsPlace};
+use driftq_engine::{StartError, Storage};
 use driftq_testbed::Nats;
 
 use super::conformance::{self, append, check_all, replayed};
-use super::{SEGMENT_BYTES, run_all};
-use crate::common::{ack_of, config, next, reader, soon, text, until, value};
+use super::{SEGMENT_BYTES, run_all_claimed, take_over};
 
 /// How often a server is killed under appends.
 const KILLS: usize = 5;
@@ -35,10 +34,7 @@ fn log(place: &NatsPlace) -> NatsLog {
 }
 
 fn conforms(server: &Nats) {
-    run_all(|| log(&place(server)));
-    let (one, other) = (place(server), place(server));
-    conformance::a_deposed_writer_leaves_nothing_behind(&log(&one), &log(&one));
-    conformance::a_deposed_keeper_trims_nothing(&log(&other), &log(&other));
+    run_all_claimed(|| place(server), log);
 }
 
 #[test]
@@ -135,21 +131,6 @@ fn a_batch_that_was_left_unfinished_never_happened() {
     assert!(told.iter().map(|(_, body)| body).eq(&expected));
 }
 
-#[test]
-fn a_deposed_server_is_told_when_it_asks() {
-    if !is_there() {
-        return;
-    }
-    let place = place(&SERVER);
-    let (one, other) = (log(&place), log(&place));
-    let first = one.open().unwrap();
-    first.archive.check_claim().unwrap();
-    let second = other.open().unwrap();
-    let told = first.archive.check_claim();
-    assert!(matches!(told, Err(KeepError::Fenced(_))), "{told:?}");
-    second.archive.check_claim().unwrap();
-}
-
 fn refusal(place: NatsPlace) -> (String, String) {
     let opened = NatsLog::new(place, SEGMENT_BYTES).and_then(|log| log.open().map(drop));
     match opened {
@@ -189,43 +170,10 @@ fn what_cannot_be_used_is_refused_with_the_next_step() {
     assert!(what.contains("is not known"), "{what}");
 }
 
-fn on(place: &NatsPlace) -> Config {
-    Config { storage: Storage::Nats(place.clone()), ..config() }
-}
-
-async fn started(config: Config) -> Broker {
-    let starting = tokio::task::spawn_blocking(move || Broker::start(config));
-    soon(starting).await.unwrap().unwrap().broker
-}
-
-/// The first server is not rebuilt over and over: it says who has the log, and stays down.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_server_takes_over_and_the_first_steps_down() {
-    if !is_there() {
-        return;
+    if is_there() {
+        let place = tokio::task::spawn_blocking(|| place(&SERVER)).await.unwrap();
+        take_over::a_second_server_takes_over_and_the_first_steps_down(Storage::Nats(place)).await;
     }
-    let place = tokio::task::spawn_blocking(|| place(&SERVER)).await.unwrap();
-    let first = started(on(&place)).await;
-    first.create_topic("t", 1).await.unwrap();
-    for n in 0..50 {
-        soon(first.produce("t", text(&n.to_string()))).await.unwrap();
-    }
-    let second = started(on(&place)).await;
-    let refused = soon(first.produce("t", text("lost"))).await;
-    let Err(Failure::Unavailable(why)) = refused else { panic!("{refused:?}") };
-    assert!(why.contains("taken over"), "{why}");
-    until("the first is down", async || !first.status().ready).await;
-    soon(second.produce("t", text("50"))).await.unwrap();
-    assert_eq!((first.counters().rebuilds, second.status().epoch), (0, 2));
-    soon(first.stop()).await;
-    soon(second.stop()).await;
-    let third = started(on(&place)).await;
-    let mut stream = third.consume(reader("t", "g")).await.unwrap();
-    for n in 0..=50 {
-        let delivered = next(&mut stream).await;
-        assert_eq!(value(&delivered), n.to_string());
-        soon(third.ack(ack_of("t", "g", &delivered))).await.unwrap();
-    }
-    drop(stream);
-    soon(third.stop()).await;
 }

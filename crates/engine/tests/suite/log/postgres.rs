@@ -3,13 +3,12 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use driftq_engine::log::{Append as _, AppendError, Archive, KeepError, Log, PostgresLog, PostgresPlace};
-use driftq_engine::{Broker, Config, Failure, StartError, Storage};
+use driftq_engine::log::{Append as _, AppendError, Archive, Log, PostgresLog, PostgresPlace};
+use driftq_engine::{StartError, Storage};
 use driftq_testbed::{PgBouncer, Postgres};
 
-use super::conformance::{self, append, check_all};
-use super::{SEGMENT_BYTES, run_all};
-use crate::common::{ack_of, config, next, reader, soon, text, until, value};
+use super::conformance::{append, check_all};
+use super::{SEGMENT_BYTES, run_all_claimed, take_over};
 
 /// It writes through to the disk: one that does not is refused.
 static DATABASE: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap());
@@ -25,10 +24,7 @@ fn log(place: &PostgresPlace) -> PostgresLog {
 }
 
 fn conforms(url: &str) {
-    run_all(|| log(&place(url)));
-    let (one, other) = (place(url), place(url));
-    conformance::a_deposed_writer_leaves_nothing_behind(&log(&one), &log(&one));
-    conformance::a_deposed_keeper_trims_nothing(&log(&other), &log(&other));
+    run_all_claimed(|| place(url), log);
 }
 
 #[test]
@@ -111,18 +107,6 @@ fn a_batch_that_only_the_primary_has_is_not_answered() {
     });
 }
 
-#[test]
-fn a_deposed_server_is_told_when_it_asks() {
-    let place = place(DATABASE.url());
-    let (one, other) = (log(&place), log(&place));
-    let first = one.open().unwrap();
-    first.archive.check_claim().unwrap();
-    let second = other.open().unwrap();
-    let told = first.archive.check_claim();
-    assert!(matches!(told, Err(KeepError::Fenced(_))), "{told:?}");
-    second.archive.check_claim().unwrap();
-}
-
 /// A row that is gone from the end means that the database came back without what it had acknowledged.
 #[test]
 fn a_log_with_a_hole_takes_nothing_more() {
@@ -196,45 +180,8 @@ fn what_cannot_be_used_is_refused_with_the_next_step() {
     assert!(what.contains("fsync = off") && help.contains("postgresql.conf"), "{what} {help}");
 }
 
-fn on(place: &PostgresPlace) -> Config {
-    Config { storage: Storage::Postgres(place.clone()), ..config() }
-}
-
-async fn started(config: Config) -> Broker {
-    let starting = tokio::task::spawn_blocking(move || Broker::start(config));
-    soon(starting).await.unwrap().unwrap().broker
-}
-
-/// The first server is not rebuilt over and over: it says who has the log, and stays down.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_server_takes_over_and_the_first_steps_down() {
-    let place = place(DATABASE.url());
-    let first = started(on(&place)).await;
-    first.create_topic("t", 1).await.unwrap();
-    for n in 0..50 {
-        soon(first.produce("t", text(&n.to_string()))).await.unwrap();
-    }
-    let second = started(on(&place)).await;
-    let refused = soon(first.produce("t", text("lost"))).await;
-    let Err(Failure::Unavailable(why)) = refused else { panic!("{refused:?}") };
-    assert!(why.contains("taken over"), "{why}");
-    until("the first is down", async || !first.status().ready).await;
-    let status = first.status();
-    assert!(status.why.as_ref().is_some_and(|why| why.contains("taken over")), "{status:?}");
-    soon(second.produce("t", text("50"))).await.unwrap();
-    assert_eq!(second.status().epoch, 2);
-    let refused = soon(first.produce("t", text("lost"))).await;
-    assert!(matches!(refused, Err(Failure::Unavailable(_))), "{refused:?}");
-    assert_eq!(first.counters().rebuilds, 0);
-    soon(first.stop()).await;
-    soon(second.stop()).await;
-    let third = started(on(&place)).await;
-    let mut stream = third.consume(reader("t", "g")).await.unwrap();
-    for n in 0..=50 {
-        let delivered = next(&mut stream).await;
-        assert_eq!(value(&delivered), n.to_string());
-        soon(third.ack(ack_of("t", "g", &delivered))).await.unwrap();
-    }
-    drop(stream);
-    soon(third.stop()).await;
+    let storage = Storage::Postgres(place(DATABASE.url()));
+    take_over::a_second_server_takes_over_and_the_first_steps_down(storage).await;
 }
