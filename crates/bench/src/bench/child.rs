@@ -1,6 +1,7 @@
 //! Servers under measurement: children of this process, ended by their own handle.
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::SocketAddr,
     path::Path,
@@ -31,6 +32,27 @@ const NO_LIMITS: [&str; 7] = [
     "--groups-max=1000000",
     "--log-level=error",
 ];
+
+/// What a thread has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Used {
+    /// Microseconds on a processor.
+    pub(super) micros: f64,
+    /// How often it gave the processor up to wait for something.
+    pub(super) switches: f64,
+}
+
+impl Used {
+    /// A thread's name and what it has used, from its folder in `/proc`.
+    fn of_thread(folder: &Path) -> Option<(String, Self)> {
+        let text = |name: &str| fs::read_to_string(folder.join(name)).ok();
+        let nanos: f64 = text("schedstat")?.split_whitespace().next()?.parse().ok()?;
+        let status = text("status")?;
+        let switches = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        let used = Self { micros: nanos / 1e3, switches: switches.trim().parse().ok()? };
+        Some((text("comm")?.trim().to_owned(), used))
+    }
+}
 
 /// A running server. Dropping it kills it.
 pub(super) struct Server {
@@ -110,6 +132,21 @@ impl Server {
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let ticks = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
         Some(ticks / TICKS_PER_SECOND)
+    }
+
+    /// What its threads have used so far, by name; threads of one name count together. Empty where there is no `/proc`.
+    pub(super) fn used_by_thread(&self) -> BTreeMap<String, Used> {
+        let mut threads: BTreeMap<String, Used> = BTreeMap::new();
+        let Some(id) = self.process.id() else { return threads };
+        let Ok(tasks) = fs::read_dir(format!("/proc/{id}/task")) else { return threads };
+        for task in tasks.flatten() {
+            // A thread may end while it is looked at.
+            let Some((name, used)) = Used::of_thread(&task.path()) else { continue };
+            let sum = threads.entry(name).or_default();
+            sum.micros += used.micros;
+            sum.switches += used.switches;
+        }
+        threads
     }
 
     /// Resident memory in bytes; none where there is no `/proc`.

@@ -21,6 +21,7 @@ mod load;
 mod log;
 mod native;
 mod produce;
+mod profile;
 mod progress;
 mod recovery;
 mod scrape;
@@ -64,6 +65,8 @@ enum Part {
     Traces,
     /// What an open dashboard costs: produce on 64 connections
     Dashboard,
+    /// Where the time goes: processor time and context switches per request, by thread; not part of `all`
+    Profile,
     /// Memory with many messages kept, and the start after kill -9
     Recovery,
     /// Whether produce and effects stay as cheap with many messages, topics, groups and records
@@ -76,7 +79,7 @@ enum Part {
     Deliveries,
     /// A sink into PostgreSQL beside COPY of the same rows by psql; needs --postgres
     Sink,
-    /// All of them; ledger, log and sink only with --postgres
+    /// All but profile; ledger, log and sink only with --postgres
     All,
 }
 
@@ -225,6 +228,9 @@ async fn measure(plan: &Plan) -> Result<Report> {
     }
     if plan.runs(Part::Dashboard) {
         watched::dashboard(plan, &progress, &mut report).await?;
+    }
+    if matches!(plan.part, Part::Profile) {
+        profile::measure(plan, &progress, &mut report).await?;
     }
     if matches!(plan.part, Part::Ledger) || plan.runs(Part::Ledger) && plan.postgres.is_some() {
         ledger::measure(plan, &progress, &mut report).await?;
