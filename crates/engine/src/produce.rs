@@ -24,7 +24,9 @@ impl Broker {
     pub async fn produce_draft(&self, topic: &str, mut draft: Draft<'_>) -> Result<Produced, Failure> {
         let (mut kept, mut reserved) = (None, Reserved::new());
         if let Some(router) = self.router_for(topic) {
-            let turns = self.route_all(router, topic, std::slice::from_mut(&mut draft), &mut reserved).await;
+            // Boxed: most topics have no router, and every request would be as large as if they had.
+            let drafts = std::slice::from_mut(&mut draft);
+            let turns = Box::pin(self.route_all(router, topic, drafts, &mut reserved)).await;
             for turn in turns {
                 match turn {
                     Turn::Store(reservation) => kept = reservation,
@@ -50,7 +52,7 @@ impl Broker {
         let mut reserved = Reserved::new();
         let turns = match self.router_for(topic) {
             None => Vec::new(),
-            Some(router) => self.route_all(router, topic, &mut drafts, &mut reserved).await,
+            Some(router) => Box::pin(self.route_all(router, topic, &mut drafts, &mut reserved)).await,
         };
         let mut kept = Vec::new();
         let mut results: Results = Vec::with_capacity(drafts.len());

@@ -324,20 +324,20 @@ impl App {
         };
         let bytes = body.as_ref().map_or(0, bytes::Bytes::len);
         caller.take_bytes(bytes)?;
-        let Some(lane) = caller.lane(endpoint.waits()) else {
-            return self.handled(target, head, body, (caller, pulse)).await;
-        };
-        let turn = self.turns.take(lane, bytes).await;
-        // Last of all: its key may have ended while the body was on its way, or while it waited for its turn.
-        self.guard.check_live(caller, &self.broker)?;
+        let lane = caller.lane(endpoint.waits());
+        let mut turn = None;
+        if let Some(lane) = lane {
+            turn = Some(self.turns.take(lane, bytes).await);
+            // Last of all: its key may have ended while the body was on its way, or while it waited for its turn.
+            self.guard.check_live(caller, &self.broker)?;
+        }
         let mut handled = std::pin::pin!(self.handled(target, head, body, (caller, pulse)));
-        if lane.waits {
+        if lane.is_some_and(|lane| lane.waits) {
             let soon = tokio::time::timeout(WAIT_COUNTS, handled.as_mut()).await;
-            drop(turn);
-            return match soon {
-                Ok(handled) => handled,
-                Err(_) => handled.await,
-            };
+            drop(turn.take());
+            if let Ok(handled) = soon {
+                return handled;
+            }
         }
         let handled = handled.await;
         drop((turn, charged));
@@ -428,4 +428,24 @@ fn log(head: &Parts, status: StatusCode, latency: Duration, id: &HeaderValue) {
 
 fn shortened(path: &str) -> &str {
     path.get(..LOGGED_PATH_BYTES_MAX).unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{App, Arc, Edge, Incoming, Peer, Pulse, Request};
+
+    /// Every request moves this much at least twice, and every connection keeps as much.
+    const CALL_BYTES_MAX: usize = 5 << 10;
+
+    type Handle<F> = fn(Arc<App>, Arc<Pulse>, Arc<Peer>, Request<Incoming>) -> F;
+
+    fn bytes_of<F>(_: Handle<F>) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_state_of_a_call_stays_small() {
+        let bytes = bytes_of(<App as Edge>::handle);
+        assert!(bytes <= CALL_BYTES_MAX, "{bytes} bytes: box what is rarely called");
+    }
 }

@@ -35,7 +35,7 @@ pub(super) async fn commit(request: &Request<'_>) -> Handled {
             let done = done?;
             Ok(json(StatusCode::OK, &shown(outputs, &done)))
         }
-        v2::CommitCall::Many(asked) => commit_many(request, asked, header).await,
+        v2::CommitCall::Many(asked) => Box::pin(commit_many(request, asked, header)).await,
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) async fn begin(request: &Request<'_>) -> Handled {
             let urge = urge_of(&asked);
             decide(request, *asked, urge).await
         }
-        EffectBeginCall::Many(asked) => begin_many(request, asked).await,
+        EffectBeginCall::Many(asked) => Box::pin(begin_many(request, asked)).await,
     }
 }
 
