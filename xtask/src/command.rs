@@ -184,6 +184,13 @@ pub(crate) fn simulate(simulator: &Path, from: u64, seeds: u64) -> Command {
     command
 }
 
+/// The same with several nodes that share one log.
+pub(crate) fn simulate_nodes(simulator: &Path, from: u64, seeds: u64, nodes: u64) -> Command {
+    let mut command = simulate(simulator, from, seeds);
+    command.args(["--nodes", &nodes.to_string()]);
+    command
+}
+
 pub(crate) fn kill_loop_release(root: &Path, cycles: u64) -> Command {
     let arguments = ["test", "--release", "--package", "driftq", "--test", "kill9", "--", "--nocapture"];
     let mut command = cargo_with(root, &arguments);

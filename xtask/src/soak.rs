@@ -12,6 +12,10 @@ use crate::{args::Args, command, fuzz, mutants, postgres::Server, step::Steps};
 /// Seeds per call when the clock and not a number ends the simulation.
 const SEEDS_PER_ROUND: u64 = 200;
 
+/// Nodes that share one log, and which part of the seeds is also run with them.
+const NODES: u64 = 3;
+const NODES_PART: u64 = 5;
+
 /// Kills of an export; sinks and deliveries are killed two hundred times, too.
 const CONNECTOR_KILLS: u64 = 200;
 
@@ -43,6 +47,11 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
         .run("build the simulator", || command::expect_success(&mut command::build_simulator_release(root)))
     {
         steps.run("simulation", || simulate(&simulator, settings));
+        steps.run("simulation, several nodes", || {
+            let seeds = settings.seeds.div_ceil(NODES_PART);
+            let mut run = command::simulate_nodes(&simulator, command::FIRST_SEED, seeds, NODES);
+            command::expect_success(&mut run)
+        });
     } else {
         steps.skip("simulation", "the simulator did not build");
     }

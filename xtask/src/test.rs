@@ -35,6 +35,9 @@ const QUICK: [&str; 8] = [
 ];
 const QUICK_SEEDS: u64 = 50;
 const SEEDS: u64 = 200;
+/// Seeds with several nodes on one log, and how many nodes.
+const NODES_SEEDS: u64 = 40;
+const NODES: u64 = 3;
 const KILL_CYCLES: u64 = 30;
 
 pub(crate) struct Settings {
@@ -79,9 +82,15 @@ fn quick(root: &Path, steps: &mut Steps) -> Result<()> {
     let simulator = command::target_folder(root)?.join("debug/driftq-sim");
     steps.run("simulation", || {
         command::expect_success(&mut command::build_simulator_linted(root))?;
-        command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, QUICK_SEEDS))
+        command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, QUICK_SEEDS))?;
+        simulate_nodes(&simulator)
     });
     Ok(())
+}
+
+fn simulate_nodes(simulator: &Path) -> Result<()> {
+    let mut run = command::simulate_nodes(simulator, command::FIRST_SEED, NODES_SEEDS, NODES);
+    command::expect_success(&mut run)
 }
 
 fn style(root: &Path, steps: &mut Steps) {
@@ -122,7 +131,8 @@ fn tests(root: &Path, target: &Path, steps: &mut Steps) {
     steps.run("doc tests", || expect_success(command::doc_tests(root)));
     let simulator = target.join("driftq-sim");
     steps.run("simulation", || {
-        command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, SEEDS))
+        command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, SEEDS))?;
+        simulate_nodes(&simulator)
     });
     let scripts = match python_scripts(root) {
         Ok(scripts) => scripts,

@@ -169,6 +169,9 @@ impl World {
 
     /// One request arrives, any one; some arrive twice.
     pub(crate) fn arrive_request(&mut self) -> CheckResult {
+        if self.cluster.as_ref().is_some_and(|cluster| cluster.unheard) {
+            return Ok(());
+        }
         let Some(request) = self.rng.take(&mut self.network) else { return Ok(()) };
         let repeatable = match &request {
             Request::Produce { ids, reserved } => !reserved && self.may_repeat(ids),

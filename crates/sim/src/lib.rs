@@ -6,11 +6,14 @@
 //! Nothing here reads a clock or rolls dice: a seed is a story, and every story is told twice and must be the same.
 
 mod asked;
+mod books;
 mod clients;
+mod cluster;
 mod commits;
 pub mod disk;
 mod effect_trials;
 mod effects;
+mod engine;
 mod entities;
 mod operator;
 pub mod oracle;
@@ -18,7 +21,9 @@ mod producers;
 mod recovery;
 pub mod rng;
 pub mod run;
+mod seat;
 pub mod server;
+mod store;
 pub mod trace;
 mod trials;
 mod workers;

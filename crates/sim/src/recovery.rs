@@ -12,13 +12,24 @@ use crate::clients::Request;
 use crate::commits::VERSIONS;
 use crate::effects::{KEYS, effect_identity};
 use crate::oracle::{CheckResult, Committing, Done, Lost, Outputs};
-use crate::server::Probe;
+use crate::server::{NoStart, Probe, Server};
 use crate::world::World;
 
 /// Commits done long ago that are looked at after a crash.
 const OLD_DEEDS: usize = 6;
 
 impl World {
+    /// Opens what is on disk, or in the log that the nodes share. `Ok(None)`: it failed on the way.
+    pub(crate) fn boot(&mut self) -> Result<Option<Server>, NoStart> {
+        match &mut self.cluster {
+            None => Server::start(&self.disk, &self.settings, self.now, self.settings.seed),
+            Some(cluster) => {
+                let quiet = self.calm || !self.set_up;
+                cluster.open(&mut self.rng, &self.settings, self.now, quiet)
+            }
+        }
+    }
+
     /// Compares what is left with what was told, and with what was `lost`: under way when the server ended.
     pub(crate) fn recover(&mut self, probe: &mut Probe, lost: &BTreeMap<Ticket, Asked>) -> CheckResult {
         let mut views = BTreeMap::new();

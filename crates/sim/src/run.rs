@@ -7,7 +7,7 @@ use driftq_core::Input;
 
 use crate::disk::{Fault, Op};
 use crate::oracle::CheckResult;
-use crate::server::{Broken, NoStart};
+use crate::server::NoStart;
 use crate::world::World;
 
 /// Steps within which the calm must end.
@@ -34,6 +34,10 @@ pub struct Totals {
     pub crashes: u64,
     /// Snapshots made.
     pub snapshots: u64,
+    /// Take-overs from a server that was still at work.
+    pub takeovers: u64,
+    /// Servers that found out that they were deposed.
+    pub fenced: u64,
 }
 
 impl Totals {
@@ -48,17 +52,23 @@ impl Totals {
         self.commits += other.commits;
         self.crashes += other.crashes;
         self.snapshots += other.snapshots;
+        self.takeovers += other.takeovers;
+        self.fenced += other.fenced;
     }
 }
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { produced, delivered, acked, letters, redriven, effects, commits, crashes, snapshots } =
-            self;
+        let Self { produced, delivered, acked, letters, redriven, effects, commits, .. } = self;
+        let Self { crashes, snapshots, takeovers, fenced, .. } = self;
         write!(f, "{produced} messages, {delivered} deliveries, {acked} acks, ")?;
         write!(f, "{letters} dead letters ({redriven} tried again), ")?;
         write!(f, "{effects} effects, {commits} commits, ")?;
-        write!(f, "{crashes} crashes, {snapshots} snapshots")
+        write!(f, "{crashes} crashes, {snapshots} snapshots")?;
+        if *takeovers > 0 {
+            write!(f, ", {takeovers} take-overs, {fenced} servers stepped down")?;
+        }
+        Ok(())
     }
 }
 
@@ -76,14 +86,14 @@ pub enum Outcome {
     },
 }
 
-/// Runs a seed twice and compares.
+/// Runs a seed twice, with so many nodes, and compares.
 #[must_use]
-pub fn run_seed(seed: u64, steps: u64, verbose: bool) -> Outcome {
-    let first = match tell(seed, steps, verbose) {
+pub fn run_seed(seed: u64, nodes: usize, steps: u64, verbose: bool) -> Outcome {
+    let first = match tell(seed, nodes, steps, verbose) {
         Ok(first) => first,
         Err((what, recent)) => return Outcome::Violated { what, recent },
     };
-    match tell(seed, steps, false) {
+    match tell(seed, nodes, steps, false) {
         Ok(second) if second == first => Outcome::Clean(first.2),
         other => {
             let second = other.map(|(digest, steps, _)| (digest, steps)).map_err(|(what, _)| what);
@@ -95,8 +105,8 @@ pub fn run_seed(seed: u64, steps: u64, verbose: bool) -> Outcome {
 
 type Story = Result<(u64, u64, Totals), (String, Vec<String>)>;
 
-fn tell(seed: u64, steps: u64, verbose: bool) -> Story {
-    let mut world = World::new(seed, verbose);
+fn tell(seed: u64, nodes: usize, steps: u64, verbose: bool) -> Story {
+    let mut world = World::new(seed, nodes, verbose);
     let verdict = catch_unwind(AssertUnwindSafe(|| world.live(steps)));
     let verdict = verdict.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -119,6 +129,7 @@ impl World {
         self.flush()?;
         self.create_groups()?;
         self.flush()?;
+        self.disturb();
         for _ in 0..steps {
             self.step()?;
         }
@@ -142,6 +153,9 @@ impl World {
     fn step(&mut self) -> CheckResult {
         if self.server.is_none() {
             return self.crash(true);
+        }
+        if self.cluster.is_some() && self.rng.chance(1, 6) {
+            return self.cluster_step();
         }
         match self.rng.below(1530) {
             0..100 => self.produce(),
@@ -195,7 +209,7 @@ impl World {
     fn write(&mut self) -> CheckResult {
         match self.server.as_mut().map_or(Ok(()), crate::server::Server::write) {
             Ok(()) => Ok(()),
-            Err(Broken) => self.crash(false),
+            Err(_) => self.crash(false),
         }
     }
 
@@ -218,7 +232,7 @@ impl World {
         let now = self.now;
         match self.server.as_mut().map(|server| server.keep(now)) {
             Some(Ok(actions)) => self.execute(actions),
-            Some(Err(Broken)) => self.crash(false),
+            Some(Err(_)) => self.crash(false),
             None => Ok(()),
         }
     }
@@ -278,6 +292,10 @@ impl World {
         self.trace.note("crash", &power);
         self.counts.crashes += 1;
         self.server = None;
+        // A log that several nodes share outlives any of them.
+        if self.cluster.is_some() {
+            return self.start();
+        }
         if power {
             self.disk.crash();
         } else {
@@ -301,6 +319,7 @@ impl World {
     fn calm(&mut self) -> CheckResult {
         self.crash(true)?;
         self.calm = true;
+        self.calm_cluster()?;
         self.resume_all()?;
         for step in 0..CALM_STEPS_MAX {
             self.staff()?;
@@ -315,6 +334,7 @@ impl World {
             self.seal();
             self.write()?;
             self.confirm()?;
+            self.check_books()?;
             self.tick()?;
             self.look()?;
             self.finish_work(true);

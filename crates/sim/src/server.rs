@@ -10,9 +10,12 @@ use driftq_core::{
     Action, Answer, Burial, Committed, EffectInput, Identity, Input, Message, NewBlob, Output, Payload,
     Position, Settings, Shard, State, Ticket, Time,
 };
-use driftq_wal::{Cursor, Keeper, Lsn, OpenError, Options, Reader, Room, WriteError, Writer};
+use driftq_wal::{Cursor, Lsn, OpenError, Options};
 
 use crate::disk::SimDisk;
+use crate::engine::Caller;
+use crate::seat::Seat;
+use crate::store::{Progress, Store};
 
 /// A batch on its way to the disk.
 struct Batch {
@@ -24,9 +27,7 @@ struct Batch {
 pub struct Server {
     shard: Shard,
     out: Output,
-    writer: Writer<SimDisk>,
-    reader: Reader<SimDisk>,
-    keeper: Keeper<SimDisk>,
+    store: Store,
     cursor: Cursor,
     /// Sealed and not written yet; one at a time, as in production.
     writing: Option<Batch>,
@@ -39,8 +40,13 @@ pub struct Server {
 }
 
 /// What broke the server; the world restarts it.
-#[derive(Debug)]
-pub struct Broken;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// Its log failed.
+    Failed,
+    /// Another server has claimed its log.
+    Fenced,
+}
 
 /// What lies where a payload should be.
 #[derive(Debug)]
@@ -92,26 +98,20 @@ pub fn payload(message: &Message<'_>) -> Payload {
 }
 
 /// Folds the log of a disk into a state.
-fn fold(
-    reader: &Reader<SimDisk>,
-    start: (Option<&[u8]>, Lsn),
-    to: Option<Lsn>,
-    seed: u64,
-) -> Result<State, NoStart> {
+fn fold(store: &Store, start: (Option<&[u8]>, Lsn), to: Option<Lsn>, seed: u64) -> Result<State, NoStart> {
     let (snapshot, from) = start;
     let mut state = match snapshot {
         Some(bytes) => State::decode(bytes, seed).map_err(|error| NoStart(format!("snapshot: {error:?}")))?,
         None => State::new(seed),
     };
     let mut fault = None;
-    let replayed = reader.replay(from, to, &mut |lsn, body| match state.apply_batch(Position(lsn.0), body) {
+    store.replay(from, to, &mut |lsn, body| match state.apply_batch(Position(lsn.0), body) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
             fault = Some(format!("replay at {lsn:?}: {error:?}"));
             ControlFlow::Break(())
         }
-    });
-    replayed.map_err(|error| NoStart(format!("replay: {error}")))?;
+    })?;
     fault.map_or(Ok(state), |fault| Err(NoStart(fault)))
 }
 
@@ -152,26 +152,50 @@ impl Server {
             Err(OpenError::Io(_)) => return Ok(None),
             Err(error) => return Err(NoStart(error.to_string())),
         };
+        let (writer, reader, keeper) = (opened.writer, opened.reader, opened.keeper);
+        let store = Store::Files { writer, reader, keeper };
         let snapshot = opened.snapshot.as_ref().map(|snapshot| &snapshot.bytes[..]);
-        let state = fold(&opened.reader, (snapshot, opened.start), Some(opened.end), seed)?;
+        Self::open(store, (snapshot, opened.start), opened.end, (settings, now, seed)).map(Some)
+    }
+
+    /// Starts from a shared log that was claimed.
+    pub(crate) fn join(seat: Seat, settings: &Settings, now: Time, seed: u64) -> Result<Self, NoStart> {
+        let (snapshot, start, end) = (seat.snapshot(), seat.start(), seat.durable());
+        let snapshot = snapshot.as_ref().map(|snapshot| &snapshot.bytes[..]);
+        Self::open(Store::Shared(Box::new(seat)), (snapshot, start), end, (settings, now, seed))
+    }
+
+    fn open(
+        store: Store,
+        start: (Option<&[u8]>, Lsn),
+        end: Lsn,
+        (settings, now, seed): (&Settings, Time, u64),
+    ) -> Result<Self, NoStart> {
+        let state = fold(&store, start, Some(end), seed)?;
         let mut shard = Shard::new(settings.clone(), state);
-        let cursor = opened.writer.cursor();
+        let cursor = store.cursor();
         let mut out = Output::default();
         shard.open(now, Position(cursor.next_body().0), secret(seed), &mut out);
-        let (writer, reader, keeper) = (opened.writer, opened.reader, opened.keeper);
-        Ok(Some(Self {
-            shard,
-            out,
-            writer,
-            reader,
-            keeper,
-            cursor,
-            writing: None,
-            durable: None,
-            roomy: true,
-            start: opened.start,
-            seed,
-        }))
+        let start = start.1;
+        Ok(Self { shard, out, store, cursor, writing: None, durable: None, roomy: true, start, seed })
+    }
+
+    /// Who it is to a shared log.
+    pub(crate) const fn caller(&self) -> Option<Caller> {
+        match &self.store {
+            Store::Files { .. } => None,
+            Store::Shared(seat) => Some(seat.caller()),
+        }
+    }
+
+    /// Whether nothing waits to be written.
+    pub(crate) const fn is_written(&self) -> bool {
+        self.writing.is_none()
+    }
+
+    /// Its claim on a shared log.
+    pub(crate) fn seat(&mut self) -> Option<&mut Seat> {
+        self.store.seat()
     }
 
     /// Hands an input to the shard and gives back what it wants done.
@@ -232,17 +256,9 @@ impl Server {
     /// The log thread's turn: write the sealed batch, and sync it if it is urgent.
     pub fn write(&mut self) -> Result<(), Broken> {
         let Some(batch) = self.writing.take() else { return Ok(()) };
-        match self.writer.append(&batch.body) {
-            Ok(_) => {}
-            Err(WriteError::NoSpace) => {
-                self.writing = Some(batch);
-                return Ok(());
-            }
-            Err(_) => return Err(Broken),
-        }
-        if batch.urgent {
-            let upto = self.writer.sync().map_err(|_| Broken)?;
-            self.durable = Some(Position(upto.0));
+        match self.store.write(&batch.body, batch.urgent)? {
+            Progress::Waits => self.writing = Some(batch),
+            Progress::Written(upto) => self.durable = upto.map(|upto| Position(upto.0)),
         }
         Ok(())
     }
@@ -263,9 +279,7 @@ impl Server {
 
     /// Housekeeping: the reserve, spare segments, and word about the room that is left.
     pub fn keep(&mut self, now: Time) -> Result<Vec<Action>, Broken> {
-        self.keeper.restore_reserve().map_err(|_| Broken)?;
-        self.keeper.prepare_spare().map_err(|_| Broken)?;
-        let roomy = self.keeper.room() == Room::Plenty;
+        let roomy = self.store.provide()?;
         if roomy == self.roomy {
             return Ok(Vec::new());
         }
@@ -276,23 +290,23 @@ impl Server {
     /// Housekeeping: folds what is durable into a snapshot, drops segments that are no longer needed, and moves what
     /// little is left in others.
     pub fn snapshot(&mut self, now: Time) -> Result<Vec<Action>, NoStart> {
-        let upto = self.keeper.durable();
+        let upto = self.store.durable();
         let previous = self.latest_snapshot()?;
-        let state = fold(&self.reader, (previous.0.as_deref(), previous.1), Some(upto), self.seed)?;
-        if self.keeper.put_snapshot(upto, &state.encode()).is_err() {
+        let state = fold(&self.store, (previous.0.as_deref(), previous.1), Some(upto), self.seed)?;
+        if !self.store.put_snapshot(upto, &state.encode()) {
             return Ok(Vec::new());
         }
         let live = state.live_bytes();
-        let segments = self.keeper.segments();
+        let segments = self.store.segments();
         let below = segments.iter().map(|segment| segment.number).filter(|number| *number < upto.segment());
         let unused: Vec<u32> = below.clone().filter(|number| !live.contains_key(number)).collect();
-        if self.keeper.drop_segments(&unused).is_err() {
+        if !self.store.drop_segments(&unused) {
             return Ok(Vec::new());
         }
         let mut actions = Vec::new();
         for segment in below.filter(|number| live.get(number).is_some_and(|bytes| *bytes < 800)) {
             for pinned in state.pinned_in(segment, 8) {
-                let Ok(bytes) = self.reader.read_at(Lsn(pinned.position.0), pinned.length) else { continue };
+                let Ok(bytes) = self.store.read_at(Lsn(pinned.position.0), pinned.length) else { continue };
                 let payload = Payload { bytes, check: pinned.check, size: pinned.size };
                 let (topic, partition, offset) = (pinned.topic, pinned.partition, pinned.offset);
                 let from = pinned.position;
@@ -300,7 +314,7 @@ impl Server {
             }
             for pinned in state.effects_pinned_in(segment, 8) {
                 let (number, part, from) = (pinned.number, pinned.part, pinned.blob.position);
-                let Ok(bytes) = self.reader.read_at(Lsn(from.0), pinned.blob.length) else { continue };
+                let Ok(bytes) = self.store.read_at(Lsn(from.0), pinned.blob.length) else { continue };
                 let copy = NewBlob { bytes, check: pinned.blob.check };
                 actions.extend(
                     self.handle(now, Input::Effect(EffectInput::Relocate { number, part, from, copy })),
@@ -312,33 +326,33 @@ impl Server {
 
     /// The newest snapshot on disk and where the log goes on from it.
     fn latest_snapshot(&self) -> Result<(Option<Vec<u8>>, Lsn), NoStart> {
-        let snapshot = self.keeper.snapshot().map_err(|error| NoStart(error.to_string()))?;
+        let snapshot = self.store.snapshot()?;
         Ok(snapshot.map_or((None, self.start), |snapshot| (Some(snapshot.bytes), snapshot.upto)))
     }
 
     /// Whether a fold of everything written gives the very state that the shard believes in.
     pub fn fold_differs(&self) -> Result<bool, NoStart> {
         let previous = self.latest_snapshot()?;
-        let state = fold(&self.reader, (previous.0.as_deref(), previous.1), None, self.seed)?;
+        let state = fold(&self.store, (previous.0.as_deref(), previous.1), None, self.seed)?;
         Ok(state.encode() != self.state().encode())
     }
 
     /// Segments of the log.
     #[must_use]
     pub fn segments(&self) -> usize {
-        self.keeper.segments().len()
+        self.store.segments().len()
     }
 
     /// Pieces of effects that the log keeps.
     #[must_use]
     pub fn effect_pieces(&self) -> usize {
-        let segments = self.keeper.segments();
+        let segments = self.store.segments();
         segments.iter().map(|segment| self.state().effects_pinned_in(segment.number, usize::MAX).len()).sum()
     }
 
     /// The payload that lies there; an error if it is not the one that was stored.
     pub fn read(&self, position: Position, length: u32, sum: u32) -> Result<PayloadRead, String> {
-        match self.reader.read_at(Lsn(position.0), length) {
+        match self.store.read_at(Lsn(position.0), length) {
             Ok(bytes) if check(&bytes) == sum => Ok(PayloadRead::Payload(bytes)),
             Ok(_) => Err(format!("payload at {position:?} is not what was stored")),
             Err(driftq_wal::ReadError::Gone) => Ok(PayloadRead::Gone),
@@ -352,7 +366,7 @@ impl Server {
         let receipt = burial.receipt;
         let (position, length) = (burial.position, burial.length);
         // A payload that was moved a moment ago may not be written yet: the shard asks again later.
-        if self.reader.read_at(Lsn(position.0), length).is_err() {
+        if self.store.read_at(Lsn(position.0), length).is_err() {
             return Ok(Input::FetchFailed { receipt });
         }
         let PayloadRead::Payload(bytes) = self.read(position, length, burial.check)? else {

@@ -9,6 +9,7 @@ use driftq_core::{
 
 use crate::asked::Asked;
 use crate::clients::{Reader, Request, UNDERTAKER, Work};
+use crate::cluster::Cluster;
 use crate::disk::SimDisk;
 use crate::effects::{Ask, Lease};
 use crate::operator::Letter;
@@ -24,6 +25,8 @@ pub struct World {
     pub(crate) disk: SimDisk,
     pub(crate) settings: Settings,
     pub(crate) server: Option<Server>,
+    /// Several nodes on one log, in place of one on its own disk.
+    pub(crate) cluster: Option<Cluster>,
     pub(crate) now: Time,
     pub(crate) oracle: Oracle,
     pub(crate) trace: Trace,
@@ -63,6 +66,8 @@ pub struct World {
     pub(crate) creating: BTreeMap<String, TopicSettings>,
     /// Topics asked for so far.
     pub(crate) creations: usize,
+    /// The topics are made: things go wrong from now on.
+    pub(crate) set_up: bool,
     /// Nothing goes wrong any more.
     pub(crate) calm: bool,
     /// Messages sent so far.
@@ -71,9 +76,9 @@ pub struct World {
 }
 
 impl World {
-    /// An empty world.
+    /// An empty world with so many nodes.
     #[must_use]
-    pub fn new(seed: u64, verbose: bool) -> Self {
+    pub fn new(seed: u64, nodes: usize, verbose: bool) -> Self {
         let mut rng = Rng::new(seed);
         let settings = Settings {
             in_flight_max: 1 + u32::try_from(rng.below(3)).expect("small"),
@@ -95,6 +100,7 @@ impl World {
             rng,
             settings,
             server: None,
+            cluster: (nodes > 1).then(|| Cluster::new(nodes, seed)),
             now: Time(1_000_000),
             oracle,
             trace: Trace::new(verbose),
@@ -119,6 +125,7 @@ impl World {
             topics: BTreeMap::new(),
             creating: BTreeMap::new(),
             creations: 0,
+            set_up: false,
             calm: false,
             messages: 0,
             counts: crate::run::Totals::default(),
@@ -127,6 +134,7 @@ impl World {
 
     /// Starts or restarts the server from what is on disk.
     pub fn start(&mut self) -> CheckResult {
+        self.appoint();
         let lost = std::mem::take(&mut self.asked);
         self.foreseen.clear();
         self.forsaken.clear();
@@ -136,7 +144,7 @@ impl World {
         self.oracle.restart(self.now);
         self.oracle.elapsed(self.now);
         for _ in 0..8 {
-            match Server::start(&self.disk, &self.settings, self.now, self.settings.seed) {
+            match self.boot() {
                 Ok(Some(mut server)) => {
                     let actions = server.first_actions();
                     self.trace.note("started", &server.state().epoch());
@@ -147,8 +155,12 @@ impl World {
                     return self.execute(actions);
                 }
                 Ok(None) => self.disk.kill(),
-                Err(NoStart(why)) => return Err(format!("recovery: {why}")),
+                Err(NoStart(why)) => {
+                    self.check_books()?;
+                    return Err(format!("recovery: {why}"));
+                }
             }
+            self.check_books()?;
         }
         Err("recovery: the disk works again, yet the log does not open".into())
     }

@@ -10,6 +10,8 @@
 //! - [`Keeper`] does what takes long: pre-zeroed spares, snapshots, dropping old segments.
 //! - [`Opened::snapshot`] and [`RecoveryReport`] say what was found.
 //!
+//! [`claim`] has the rules of a log that is kept elsewhere and that several servers reach; it touches nothing.
+//!
 //! Invariants, each asserted or tested:
 //!
 //! 1. A frame is valid only where it says it is: its own [`Lsn`], its segment's salt and its
@@ -24,6 +26,7 @@
 
 mod carry;
 mod checksum;
+pub mod claim;
 mod cursor;
 mod disk;
 mod error;

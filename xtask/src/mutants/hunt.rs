@@ -35,22 +35,26 @@ pub(crate) struct Hunter {
 }
 
 impl Hunter {
-    /// Builds the tree as it is now and runs `seeds` seeds; before them `first`, if there is one.
-    pub(crate) fn judge(&self, seeds: u64, first: Option<u64>) -> Result<HuntResult> {
+    /// Builds the tree as it is now and runs `seeds` seeds, with several `nodes` if it says so; before them `first`, if
+    /// there is one.
+    pub(crate) fn judge(&self, seeds: u64, first: Option<u64>, nodes: Option<u64>) -> Result<HuntResult> {
         if let Err(error) = self.build() {
             return Ok(HuntResult::Broken { why: format!("{error:#}") });
         }
         if let Some(seed) = first
-            && let HuntResult::Caught { by, .. } = self.simulate(seed, 1)?
+            && let HuntResult::Caught { by, .. } = self.simulate(seed, 1, nodes)?
         {
             return Ok(HuntResult::Caught { by, seeds: Some(1) });
         }
-        self.simulate(FIRST_SEED, seeds)
+        self.simulate(FIRST_SEED, seeds, nodes)
     }
 
-    fn simulate(&self, from: u64, seeds: u64) -> Result<HuntResult> {
+    fn simulate(&self, from: u64, seeds: u64, nodes: Option<u64>) -> Result<HuntResult> {
         let simulator = self.target.join("debug/driftq-sim");
-        let mut run = command::simulate(&simulator, from, seeds);
+        let mut run = match nodes {
+            None => command::simulate(&simulator, from, seeds),
+            Some(nodes) => command::simulate_nodes(&simulator, from, seeds, nodes),
+        };
         let log = self.target.join("run.log");
         let code = run_into(&mut run, &log, Duration::from_secs(RUN_SECONDS + seeds / SEEDS_PER_SECOND))?;
         let output = fs::read(&log).with_context(|| format!("reading {}", log.display()))?;

@@ -21,6 +21,8 @@ pub(crate) struct Mutant {
     pub(crate) is_short: bool,
     /// A seed that noticed it when the entry was written, for mutants that few seeds notice. It is tried first.
     pub(crate) seed: Option<u64>,
+    /// How many nodes share one log, for mutants of what happens between them.
+    pub(crate) nodes: Option<u64>,
 }
 
 impl Mutant {
@@ -85,16 +87,15 @@ fn parse_one(entry: &Value) -> Result<Mutant> {
             value.as_bool().with_context(|| format!("mutant `{name}`: `short` is true or false"))?
         }
     };
-    let seed = match entry.get("seed") {
-        None => None,
-        Some(value) => {
-            let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
-            Some(number.with_context(|| format!("mutant `{name}`: `seed` is a number"))?)
-        }
+    let number = |key: &str| {
+        let number = |value: &Value| value.as_integer().and_then(|number| u64::try_from(number).ok());
+        let wrong = || format!("mutant `{name}`: `{key}` is a number");
+        entry.get(key).map(|value| number(value).with_context(wrong)).transpose()
     };
     let mutant = Mutant {
         is_short,
-        seed,
+        seed: number("seed")?,
+        nodes: number("nodes")?,
         name: field("name")?,
         file: field("file")?,
         find: field("find")?,
@@ -123,6 +124,7 @@ mod tests {
             breaks: word("all"),
             is_short: true,
             seed: None,
+            nodes: None,
         }
     }
 

@@ -112,7 +112,8 @@ fn run_in(root: &Path, work: &Path, settings: &Settings) -> Result<()> {
         bail!("no mutant has this name; `cargo xtask mutants --list` shows them");
     }
     let first = Lane::new(root, work, 0)?;
-    unbroken(&first.hunter, settings.seeds_unbroken)?;
+    let nodes: BTreeSet<Option<u64>> = chosen.iter().map(|mutant| mutant.nodes).collect();
+    nodes.into_iter().try_for_each(|nodes| unbroken(&first.hunter, settings.seeds_unbroken, nodes))?;
     let lanes = Lane::beside(first, root, work, chosen.len())?;
     judge_list(&hunt_all(&lanes, &chosen, settings)?, &chosen, settings)
 }
@@ -152,15 +153,15 @@ impl Lane {
     }
 
     fn judge(&self, mutant: &Mutant, settings: &Settings) -> Result<HuntResult> {
-        let judge = || self.hunter.judge(settings.seeds, mutant.seed);
+        let judge = || self.hunter.judge(settings.seeds, mutant.seed, mutant.nodes);
         self.tree.with_mutant(mutant, judge)?.context("running the simulator on a mutant")
     }
 }
 
 /// On the unbroken tree the simulator must be silent, or every mutant would look caught.
-fn unbroken(hunter: &Hunter, seeds: u64) -> Result<()> {
+fn unbroken(hunter: &Hunter, seeds: u64, nodes: Option<u64>) -> Result<()> {
     let started = Instant::now();
-    match hunter.judge(seeds, None)? {
+    match hunter.judge(seeds, None, nodes)? {
         HuntResult::Survived => {
             let took = started.elapsed().as_secs_f64();
             println!("the unbroken tree is clean on {seeds} seeds ({took:.1} s with its build)");

@@ -115,6 +115,7 @@ mod tests {
             breaks,
             is_short: true,
             seed: None,
+            nodes: None,
         };
         let read = || fs::read_to_string(copy.join("crates/x/same.rs")).expect("it is there");
         assert_eq!(tree.with_mutant(&mutant, read).expect("it applies"), "other");

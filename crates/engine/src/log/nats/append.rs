@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use driftq_wal::FRAME_BODY_BYTES_MAX;
+use driftq_wal::claim::{Behind, Head, Looked, Next, Sent, Stop};
 
 use super::fault::Trouble;
 use super::link::{Expect, Wanted};
@@ -22,12 +23,6 @@ pub(super) struct Tail {
     sequence: u64,
     /// Why nothing more is put.
     ended: Option<AppendError>,
-}
-
-/// What stands behind the end that we knew.
-enum Behind {
-    Ours,
-    Nothing,
 }
 
 impl Tail {
@@ -63,58 +58,65 @@ impl Tail {
         let mut patience = Patience::new();
         loop {
             let expect = Expect::Last(self.sequence);
-            let trouble = match shared.link.publish(&shared.names.log, subject, &expect, payload.clone()) {
-                Ok(sequence) if sequence == self.sequence + 1 => return Ok(()),
-                Ok(sequence) => {
-                    let wanted = self.sequence + 1;
-                    let why = format!("NATS has put message {wanted} of the log at {sequence}");
-                    return Err(AppendError::Failed(why));
+            let published = shared.link.publish(&shared.names.log, subject, &expect, payload.clone());
+            let sent = match &published {
+                Ok(sequence) if *sequence == self.sequence + 1 => Sent::Taken,
+                Ok(_) => Sent::Elsewhere,
+                Err(trouble) if trouble.is_lost_race() => Sent::Refused,
+                Err(trouble) if trouble.passes() => {
+                    tracing::warn!(%trouble, "the log waits for NATS");
+                    Sent::Unknown
                 }
-                Err(trouble) => trouble,
+                Err(trouble) => return Err(AppendError::Failed(trouble.to_string())),
             };
-            if !trouble.passes() && !trouble.is_lost_race() {
-                return Err(AppendError::Failed(trouble.to_string()));
-            }
-            if !trouble.is_lost_race() {
-                tracing::warn!(%trouble, "the log waits for NATS");
-            }
-            match self.look(shared, subject, payload, &mut patience)? {
-                Behind::Ours => return Ok(()),
-                Behind::Nothing if patience.wait() => {}
-                Behind::Nothing => return Err(AppendError::Failed(trouble.to_string())),
+            let next = match sent.next() {
+                Next::Look => self.look(shared, subject, payload, &mut patience)?,
+                next => next,
+            };
+            match next {
+                Next::Tell => return Ok(()),
+                Next::Send if patience.wait() => {}
+                Next::Stop(Stop::Fenced) => return Err(AppendError::Fenced(fenced(shared.epoch))),
+                Next::Send | Next::Look | Next::Stop(Stop::Failed) => {
+                    let wanted = self.sequence + 1;
+                    return Err(AppendError::Failed(match published {
+                        Ok(sequence) => format!("NATS has put message {wanted} of the log at {sequence}"),
+                        Err(trouble) => trouble.to_string(),
+                    }));
+                }
             }
         }
     }
 
-    /// What is there instead of, or after, a message whose answer was lost or which was refused.
+    /// What follows from what is there instead of, or after, a message whose answer was lost or which was refused.
     fn look(
         &self,
         shared: &Shared,
         subject: &str,
         payload: &Bytes,
         patience: &mut Patience,
-    ) -> Result<Behind, AppendError> {
+    ) -> Result<Next, AppendError> {
         loop {
             let wanted = Wanted::one(self.sequence + 1, None);
             let found =
                 shared.link.fetch(&shared.names.log, wanted).and_then(|mut found| match found.pop() {
                     // Whoever lacks it may only lag behind: the leader knows.
                     None => super::stream::info(&shared.link, &shared.names.log, None)
-                        .map(|info| Err(info.state.last_seq)),
-                    Some(message) => Ok(Ok(message)),
+                        .map(|info| Behind::Last(info.state.last_seq)),
+                    Some(there) => {
+                        let ours = there.subject == subject && there.payload == *payload;
+                        Ok(Behind::Record { ours })
+                    }
                 });
-            let trouble = match found {
-                Ok(Ok(there)) if there.subject == subject && there.payload == *payload => {
-                    return Ok(Behind::Ours);
-                }
-                Ok(Ok(_)) => return Err(AppendError::Fenced(fenced(shared.epoch))),
-                Ok(Err(last)) if last == self.sequence => return Ok(Behind::Nothing),
-                Ok(Err(last)) if last < self.sequence => {
+            let looked = found.map(|behind| (behind, behind.looked(self.sequence)));
+            let trouble = match looked {
+                Ok((Behind::Last(last), Looked::Shorter)) => {
                     let had = self.sequence;
                     let why = format!("the stream had {had} messages and now has {last}; {LOST}");
                     return Err(AppendError::Failed(why));
                 }
-                Ok(Err(_)) => Trouble::Unsure("a replica lags behind".into()),
+                Ok((_, Looked::Lags)) => Trouble::Unsure("a replica lags behind".into()),
+                Ok((_, looked)) => return Ok(looked.next()),
                 Err(trouble) => trouble,
             };
             // A stream whose leader was lost may seem not to be there.
@@ -159,8 +161,8 @@ impl Append for NatsWriter {
         let mut first = None;
         for (part, piece) in (0..).zip(pieces) {
             let (previous, body) = (self.cursor.end(), Bytes::copy_from_slice(piece));
-            let part = Part { epoch: shared.epoch, frame, previous, ended: end, part, parts, body };
-            let sequence = tail.put(shared, &subject, &part.encoded())?;
+            let head = Head { epoch: shared.epoch, frame, previous, ended: end, part, parts };
+            let sequence = tail.put(shared, &subject, &Part { head, body }.encoded())?;
             first.get_or_insert(sequence);
         }
         drop(tail);

@@ -77,7 +77,7 @@ impl Shared {
         let part = Part::decoded(&message.payload);
         let part =
             part.ok_or_else(|| Trouble::Refused("a batch does not match its checksum".into(), None))?;
-        Ok(Some((message.sequence, part.ended)))
+        Ok(Some((message.sequence, part.head.ended)))
     }
 
     /// A sequence from which on the batch that has this position, or the next one, is found by reading on. Positions
@@ -152,6 +152,10 @@ impl Archive for NatsArchive {
     fn read_at(&self, at: Lsn, bytes: u32) -> Result<Vec<u8>, ReadError> {
         let shared = &self.shared;
         shared.extent.check_read(at, bytes)?;
+        // Nothing may lie where no batch does: between two of them.
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
         let failed = |trouble: Trouble| ReadError::Failed(trouble.to_string());
         let from = shared.locate(at).map_err(failed)?;
         let end = Lsn::new(at.segment(), at.offset() + bytes);
@@ -214,7 +218,7 @@ impl Archive for NatsArchive {
             return Ok(());
         };
         let first = shared.probe(1, &first).map_err(|trouble| kept(&trouble))?;
-        let needed = first.map_or(0, |(sequence, _)| shared.marks.needed_from(sequence));
+        let needed = first.map_or(0, |(sequence, _)| shared.marks.rules.needed_from(sequence));
         if needed > 1 {
             shared.purge(&shared.names.log, &json!({"filter": shared.names.marks(), "seq": needed}))?;
         }

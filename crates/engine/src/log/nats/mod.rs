@@ -21,6 +21,8 @@ mod stream;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use driftq_wal::claim::{Edge, Head, may_claim};
+
 use self::address::Address;
 use self::append::{NatsWriter, Tail};
 use self::archive::{Index, NatsArchive};
@@ -197,7 +199,8 @@ impl NatsLog {
         let Names { log, .. } = &*self.names;
         let newest = link.last(log, &self.names.marks())?;
         let newest = newest.and_then(|message| Mark::decoded(&message.payload));
-        if claimed && newest.as_ref().is_none_or(|mark| mark.holder != self.holder) {
+        let newest_is_own = newest.as_ref().is_some_and(|mark| mark.holder == self.holder);
+        if !may_claim(claimed, newest_is_own) {
             return Ok(None);
         }
         let epoch = newest.map_or(0, |mark| mark.epoch) + 1;
@@ -208,8 +211,7 @@ impl NatsLog {
         let mark = Mark { epoch, holder: self.holder.clone(), snapshot: None };
         let sequence = link.publish(log, &self.names.marks(), &Expect::Last(last), mark.encoded())?;
         let marks = self.marks(link, sequence)?;
-        if marks.last() != Some(&mark) || marks.newest_before(sequence).is_some_and(|newest| newest >= epoch)
-        {
+        if marks.last() != Some(&mark) || !marks.rules.is_newest(sequence, epoch) {
             return Err(Trouble::Unsure("another server claimed the log at the same time".into()));
         }
         Ok(Some(Claim { sequence, epoch, marks }))
@@ -218,8 +220,8 @@ impl NatsLog {
     /// All marks up to this one.
     fn marks(&self, link: &Link, upto: u64) -> Result<Marks, Trouble> {
         let mut marks = Marks::default();
-        while marks.reached() < upto {
-            let (subject, from) = (self.names.marks(), marks.reached() + 1);
+        while marks.rules.reached() < upto {
+            let (subject, from) = (self.names.marks(), marks.rules.reached() + 1);
             let wanted = Wanted::many(from, Some(&subject));
             let page = link.patiently(|link| match link.fetch(&self.names.log, wanted)? {
                 page if page.is_empty() => Err(Trouble::Unsure("a replica lags behind".into())),
@@ -251,16 +253,16 @@ impl NatsLog {
             }
             let part = Part::decoded(&message.payload);
             let part = part.ok_or_else(|| damaged("the last batch of the log in NATS is damaged"))?;
-            if !claim.marks.is_held(sequence, part.epoch) {
-                torn = Some(format!("what a deposed server had on the way to {}", part.frame));
-                continue;
+            let Head { frame, part: number, parts, .. } = part.head;
+            match claim.marks.rules.edge(sequence, &part.head) {
+                Edge::Deposed => torn = Some(format!("what a deposed server had on the way to {frame}")),
+                Edge::End(at) => return Ok(End { at, torn }),
+                Edge::Torn(at) => {
+                    let has = number + 1;
+                    let torn = Some(format!("{has} of {parts} messages of an unfinished batch at {frame}"));
+                    return Ok(End { at, torn });
+                }
             }
-            if part.is_last() {
-                return Ok(End { at: part.ended, torn });
-            }
-            let (has, parts) = (part.part + 1, part.parts);
-            let torn = Some(format!("{has} of {parts} messages of an unfinished batch at {}", part.frame));
-            return Ok(End { at: part.previous, torn });
         }
         Ok(End { at: START, torn })
     }
@@ -280,7 +282,7 @@ impl NatsLog {
             let Some(number) = number.filter(|number| *number < end.segment()) else { continue };
             let last = link.patiently(|link| link.last(log, subject))?;
             if let Some(part) = last.and_then(|last| Part::decoded(&last.payload)) {
-                segments.insert(number, part.ended.offset());
+                segments.insert(number, part.head.ended.offset());
             }
         }
         if end > START {
@@ -302,7 +304,7 @@ impl Log for NatsLog {
         // From here on nobody else appends: what is read now is the log.
         let End { at: end, torn } = self.end(&link, &claim)?;
         let segments = self.segments(&link, &claim, end).map_err(|trouble| troubled(&trouble))?;
-        let stored = claim.marks.snapshot();
+        let stored = claim.marks.rules.snapshot().copied();
         let upto = stored.map_or(Lsn::ZERO, |stored| stored.upto);
         if end < upto {
             let what = format!("the log ends at {end}, below its own snapshot at {upto}");

@@ -12,6 +12,7 @@ use crate::log::extent::{Patience, START};
 use crate::log::{Append, AppendError, Cursor, Lsn};
 use crate::payload_store::check_of;
 use driftq_wal::FRAME_BODY_BYTES_MAX;
+use driftq_wal::claim::{self, Next, Sent};
 
 /// The row of the shard is locked before the batch is
 /// written: a claim waits for it, and what waits for a claim looks again and finds another epoch. The batch before
@@ -51,14 +52,6 @@ struct Row<'a> {
     body: &'a [u8],
 }
 
-/// What is known of a batch.
-enum Found {
-    /// It is in the log.
-    There,
-    /// It is not, and may be appended.
-    Missing,
-}
-
 impl PostgresWriter {
     pub(super) fn new(link: Link, shared: Arc<Shared>, cursor: Cursor) -> Self {
         let (append, ask) = (shared.statements.text(APPEND), shared.statements.text(ASK));
@@ -69,22 +62,19 @@ impl PostgresWriter {
     /// sent; the next batch comes only after that is known.
     fn put(&mut self, row: &Row<'_>) -> Result<(), AppendError> {
         let mut patience = Patience::new();
-        let mut doubtful = false;
+        let mut next = Next::Send;
         loop {
-            let found = match doubtful {
-                true => self.ask(row),
-                false => self.send(row),
-            };
-            let trouble = match found {
-                Ok(Found::There) => return Ok(()),
-                Ok(Found::Missing) => {
-                    doubtful = false;
+            let done = if next == Next::Look { self.ask(row) } else { self.send(row) };
+            let trouble = match done {
+                Ok(Next::Tell) => return Ok(()),
+                Ok(then) => {
+                    next = then;
                     continue;
                 }
                 Err(Stop::For(error)) => return Err(error),
                 Err(Stop::Trouble(trouble)) => trouble,
             };
-            doubtful = true;
+            next = Sent::Unknown.next();
             tracing::warn!(%trouble, "the log waits for the database");
             if !trouble.passes() || !patience.wait() {
                 return Err(AppendError::Failed(trouble.to_string()));
@@ -92,7 +82,7 @@ impl PostgresWriter {
         }
     }
 
-    fn send(&mut self, row: &Row<'_>) -> Result<Found, Stop> {
+    fn send(&mut self, row: &Row<'_>) -> Result<Next, Stop> {
         let start = number(START);
         let values = [
             (&SHARD as _, Type::INT4),
@@ -105,44 +95,44 @@ impl PostgresWriter {
             (&start as _, Type::INT8),
         ];
         match self.link.query(&self.append, &values) {
-            Ok(rows) if rows.len() == 1 => Ok(Found::There),
+            Ok(rows) if rows.len() == 1 => Ok(Sent::Taken.next()),
             // Nothing was written, and now it is asked why.
             Ok(_) => match self.ask(row)? {
-                Found::There => Ok(Found::There),
-                Found::Missing => {
+                Next::Tell => Ok(Next::Tell),
+                Next::Send | Next::Look | Next::Stop(_) => {
                     let why = "the database takes no batch here and does not say why".to_owned();
                     Err(Stop::For(AppendError::Failed(why)))
                 }
             },
-            Err(trouble) if trouble.code() == Some(&SqlState::UNIQUE_VIOLATION) => self.ask(row),
+            Err(trouble) if trouble.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(Sent::Refused.next()),
             Err(trouble) => Err(Stop::Trouble(trouble)),
         }
     }
 
     /// Asks whether the row is there, and whether it may be.
-    fn ask(&mut self, row: &Row<'_>) -> Result<Found, Stop> {
+    fn ask(&mut self, row: &Row<'_>) -> Result<Next, Stop> {
         let values = [(&SHARD as _, Type::INT4), (&row.position as _, Type::INT8)];
         let answer = self.link.query_one(&self.ask, &values).map_err(Stop::Trouble)?;
-        let (claim, there, before): (i64, Option<i64>, Option<i64>) =
+        let (newest, there, before): (i64, Option<i64>, Option<i64>) =
             (answer.get(0), answer.get(1), answer.get(2));
-        let epoch = self.shared.epoch;
-        if there == Some(epoch) {
-            // Nobody else writes under this epoch, and this one writes each position once.
-            return Ok(Found::There);
+        let found = claim::Row {
+            claim: newest.cast_unsigned(),
+            there: there.map(i64::cast_unsigned),
+            before: before.map_or(START, lsn),
+        };
+        let (epoch, had) = (self.shared.epoch, lsn(row.previous));
+        match found.looked(epoch.cast_unsigned(), had).next() {
+            Next::Stop(claim::Stop::Fenced) => Err(Stop::For(AppendError::Fenced(fenced(epoch)))),
+            Next::Stop(claim::Stop::Failed) => {
+                let has = found.before;
+                let why = format!(
+                    "the database had the log up to {had} and now has it up to {has}; {}",
+                    super::schema::LOST
+                );
+                Err(Stop::For(AppendError::Failed(why)))
+            }
+            next => Ok(next),
         }
-        if claim != epoch || there.is_some() {
-            return Err(Stop::For(AppendError::Fenced(fenced(epoch))));
-        }
-        let before = before.map_or(START, lsn);
-        if number(before) != row.previous {
-            let (had, has) = (lsn(row.previous), before);
-            let why = format!(
-                "the database had the log up to {had} and now has it up to {has}; {}",
-                super::schema::LOST
-            );
-            return Err(Stop::For(AppendError::Failed(why)));
-        }
-        Ok(Found::Missing)
     }
 }
 
