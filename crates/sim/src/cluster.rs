@@ -15,10 +15,11 @@ use driftq_wal::claim::Stop;
 use crate::asked::Asked;
 use crate::clients::{GROUPS, OWNERS};
 use crate::engine::{Caller, Engine, Kind};
-use crate::oracle::CheckResult;
+use crate::oracle::{CheckResult, Receiver, Way};
 use crate::rng::Rng;
 use crate::seat::Seat;
 use crate::server::{Broken, NoStart, Server, payload};
+use crate::workers::loan;
 use crate::world::World;
 
 /// How far apart the clocks of two nodes may be: what `docs/cluster.md` asks for. The next node's clock is ahead of the
@@ -53,6 +54,8 @@ struct Deposed {
     caller: Caller,
     /// Who waited for its answers.
     asked: BTreeMap<Ticket, Asked>,
+    /// Workers that asked it for messages since.
+    workers: BTreeMap<Ticket, Receiver>,
     /// By how much its clock is ahead of the one that served when it was deposed…
     ahead_ms: u64,
     /// …and that one behind the one that serves now.
@@ -197,7 +200,7 @@ impl World {
     /// The serving node sleeps, or is thought dead, and another one takes over.
     fn depose(&mut self) -> CheckResult {
         let (Some(server), Some(cluster)) = (self.server.take(), &mut self.cluster) else { return Ok(()) };
-        let asked = self.asked.clone();
+        let (asked, workers) = (self.asked.clone(), BTreeMap::new());
         let Some(caller) = server.caller() else { return Ok(()) };
         let ahead_ms = self.rng.below(SKEW_MS_MAX) * self.rng.below(2);
         let asleep = self.rng.chance(1, 3);
@@ -205,6 +208,7 @@ impl World {
             server,
             caller,
             asked,
+            workers,
             ahead_ms,
             behind_ms: 0,
             asleep,
@@ -247,7 +251,7 @@ impl World {
             0..3 => self.ghost(),
             3 => self.rng.chance(1, 2).then_some(Input::Tick),
             4..6 => self.settle_there(),
-            6 => self.lease_there(),
+            6 => self.lease_there(&mut old.workers),
             7..13 => {
                 server.seal();
                 return (Vec::new(), server.write().err());
@@ -296,7 +300,7 @@ impl World {
     }
 
     /// A worker asks a deposed server for messages.
-    fn lease_there(&mut self) -> Option<Input> {
+    fn lease_there(&mut self, workers: &mut BTreeMap<Ticket, Receiver>) -> Option<Input> {
         let topics: Vec<_> = self.topics.values().map(|topic| topic.id).collect();
         if topics.is_empty() {
             return None;
@@ -310,7 +314,10 @@ impl World {
             wait_ms: 0,
             request: None,
         };
-        Some(Input::Lease { ticket: self.own_ticket(), request })
+        let ticket = self.own_ticket();
+        let (group, owner) = (request.group.clone(), request.owner.clone());
+        workers.insert(ticket, Receiver { group, owner, way: Way::Leased });
+        Some(Input::Lease { ticket, request })
     }
 
     /// A ticket that the oracle does not wait for.
@@ -330,6 +337,10 @@ impl World {
                 ));
             }
             let Action::Reply { ticket, answer } = action else { continue };
+            if let (Answer::Leased(deliveries), Some(to)) = (&answer, old.workers.remove(&ticket)) {
+                // No other server knows these tokens: whoever settles by them is refused.
+                self.keepsakes.extend(deliveries.iter().map(|delivery| loan(&to, delivery)));
+            }
             if let (Some(Asked::Produce { offers, decided }), Answer::Produced(_) | Answer::ProducedMany(_)) =
                 (old.asked.remove(&ticket), &answer)
             {
