@@ -63,6 +63,7 @@ pub(crate) fn bodies_come_back_where_they_were_said_to_lie<L: Log>(log: &L) {
     let end = opened.writer.cursor().end();
     for (n, (at, edge, body)) in written.iter().enumerate() {
         assert_eq!(replayed(archive, *edge, end), bodies(&written[n + 1..]), "from any edge on");
+        assert_eq!(archive.read_at(*edge, 0), Ok(Vec::new()), "nothing, where no batch may lie");
         let length = u32::try_from(body.len()).unwrap();
         assert_eq!(&archive.read_at(*at, length).unwrap(), body);
         let middle = Lsn::new(at.segment(), at.offset() + length / 2);
