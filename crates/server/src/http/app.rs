@@ -435,7 +435,7 @@ mod tests {
     use super::{App, Arc, Edge, Incoming, Peer, Pulse, Request};
 
     /// Every request moves this much at least twice, and every connection keeps as much.
-    const CALL_BYTES_MAX: usize = 5 << 10;
+    const CALL_BYTES_MAX: usize = 8 << 10;
 
     type Handle<F> = fn(Arc<App>, Arc<Pulse>, Arc<Peer>, Request<Incoming>) -> F;
 
