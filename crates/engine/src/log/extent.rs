@@ -192,6 +192,10 @@ pub(super) fn assemble<'a>(
     bytes: u32,
     pieces: impl IntoIterator<Item = Piece<'a>>,
 ) -> Result<Vec<u8>, ReadError> {
+    // Nothing may lie where no batch does: between two of them.
+    if bytes == 0 {
+        return Ok(Vec::new());
+    }
     let missing = || ReadError::Failed(format!("the batch at {at} is missing in the log"));
     let mut pieces = pieces.into_iter().peekable();
     let begins = pieces.peek().ok_or(ReadError::Gone)?.0;

@@ -152,10 +152,6 @@ impl Archive for NatsArchive {
     fn read_at(&self, at: Lsn, bytes: u32) -> Result<Vec<u8>, ReadError> {
         let shared = &self.shared;
         shared.extent.check_read(at, bytes)?;
-        // Nothing may lie where no batch does: between two of them.
-        if bytes == 0 {
-            return Ok(Vec::new());
-        }
         let failed = |trouble: Trouble| ReadError::Failed(trouble.to_string());
         let from = shared.locate(at).map_err(failed)?;
         let end = Lsn::new(at.segment(), at.offset() + bytes);
