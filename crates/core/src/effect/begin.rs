@@ -12,7 +12,7 @@ use crate::log::fact::Fact;
 use crate::state::effect::record::Effect;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
-use crate::turn::timer::Due;
+use crate::turn::timer::{Due, Spot};
 use crate::words::action::{Answer, Output};
 use crate::words::effect::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Urge};
 use crate::words::id::{Ticket, Time};
@@ -26,7 +26,7 @@ pub const EFFECTS_PER_CALL_MAX: usize = 1_000;
 const TTL_MS_MAX: u64 = 3660 * 24 * 60 * 60 * 1000;
 
 /// How the delivery to which an effect is tied stands.
-pub(crate) enum Tie {
+enum Tie {
     /// There is none, or it says nothing any more: the effect's own clock decides.
     Loose,
     /// It is on loan until then.
@@ -197,7 +197,8 @@ impl Turn {
         let lent = self.lent(ask, 1, 1, ask.attempts_max);
         let steps = &self.journal.state.runs.steps;
         let in_step = |receipt: Receipt| steps.contains_key(&(receipt.topic, receipt.offset));
-        if !ask.run.is_empty() || ask.delivery.is_some_and(in_step) {
+        let is_in_run = !ask.run.is_empty() || ask.delivery.is_some_and(in_step);
+        if is_in_run {
             self.make_room_in_runs(out);
         }
         let fact = EffectFact::Begun(BegunFact {
@@ -215,8 +216,8 @@ impl Turn {
         });
         self.journal.emit(Haste::Urgent, out, &Fact::Effect(fact));
         self.raise_expected(&ask.whose, &ask.expect, number, out);
-        if let Some(run) = self.journal.state.effects.get(number).map(|effect| effect.run) {
-            self.watch_run(run);
+        if is_in_run && let Some(effect) = self.journal.state.effects.get(number) {
+            self.watch_run(effect.run);
         }
         Ok(self.watch_lease(number, &lent))
     }
@@ -270,7 +271,7 @@ impl Turn {
     /// Whether an asker may have a lease: the first of a new record, or the next one of a record that is there. Any
     /// asker may be told how an effect went.
     pub(crate) fn may_take(&self, ask: &BeginEffect, known: Option<&Effect>) -> Result<(), Reject> {
-        ask.delivery.map_or(Ok(()), |receipt| self.may_act_for(&receipt))?;
+        ask.delivery.map(|receipt| self.may_act_for(&receipt)).transpose()?;
         if !self.roomy {
             return Err(Reject::DiskFull);
         }
@@ -282,10 +283,10 @@ impl Turn {
         }
     }
 
-    /// Whether a delivery is its holder's to act for.
-    pub(crate) fn may_act_for(&self, receipt: &Receipt) -> Result<(), Reject> {
+    /// Where a delivery is that is its holder's to act for.
+    pub(crate) fn may_act_for(&self, receipt: &Receipt) -> Result<Spot, Reject> {
         match self.authority(receipt) {
-            Authority::Current(spot) if !self.is_nacked(spot) => Ok(()),
+            Authority::Current(spot) if !self.is_nacked(spot) => Ok(spot),
             Authority::Current(spot) => Err(Reject::LeaseStale(Some(self.pending_attempts(spot)))),
             Authority::Stale(attempt) => Err(Reject::LeaseStale(attempt)),
             Authority::Acked | Authority::Buried => Err(Reject::LeaseStale(None)),
@@ -295,13 +296,23 @@ impl Turn {
 
     /// How a record stands right now.
     pub(crate) fn effect_standing(&self, effect: &Effect) -> Standing {
+        self.standing_under(effect, &self.tie_of(effect))
+    }
+
+    /// How a record stands for the holder of a lease, and whether the delivery that it is tied to is another's by now.
+    pub(crate) fn standing_for_holder(&self, effect: &Effect) -> (Standing, bool) {
+        let tie = self.tie_of(effect);
+        (self.standing_under(effect, &tie), matches!(tie, Tie::Fenced))
+    }
+
+    fn standing_under(&self, effect: &Effect, tie: &Tie) -> Standing {
         Standing {
             status: effect.status,
             epoch: effect.epoch,
             attempts: effect.attempts,
             attempts_max: effect.attempts_max,
             on_lapse: effect.on_lapse,
-            live: self.live_until(effect).is_some(),
+            live: self.live_under(effect, tie).is_some(),
             expired: effect.expires() <= self.now && !self.may_be_repeated(effect),
             released: effect.released,
         }
@@ -314,12 +325,16 @@ impl Turn {
 
     /// Until when the newest lease is live; `None` if it is not.
     pub(crate) fn live_until(&self, effect: &Effect) -> Option<Time> {
+        self.live_under(effect, &self.tie_of(effect))
+    }
+
+    fn live_under(&self, effect: &Effect, tie: &Tie) -> Option<Time> {
         if effect.status != Status::InProgress || effect.released {
             return None;
         }
-        let until = match self.tie_of(effect) {
+        let until = match tie {
             Tie::Loose => effect.until,
-            Tie::OnLoan(expires) => effect.until.max(expires),
+            Tie::OnLoan(expires) => effect.until.max(*expires),
             Tie::Fenced => return None,
         };
         Some(until).filter(|until| *until > self.now)
@@ -327,7 +342,7 @@ impl Turn {
 
     /// How the delivery that an effect is tied to stands. Where a restart has voided deliveries, as it did before
     /// leases outlived the broker, the holder may still be at it: the effect's own lease decides.
-    pub(crate) fn tie_of(&self, effect: &Effect) -> Tie {
+    fn tie_of(&self, effect: &Effect) -> Tie {
         let Some(receipt) = effect.tie.as_deref() else { return Tie::Loose };
         if receipt.token.epoch < self.journal.state.leases_kept_since {
             return Tie::Loose;

@@ -1,12 +1,12 @@
 //! An effect ends: by word of its holder, or of a resolver.
 
 use crate::delivery::Deliveries;
-use crate::effect::begin::Tie;
 use crate::effect::desk::EffectDesk;
 use crate::ledger;
 use crate::ledger::{Finished, Released, Resolved, Standing, Status};
 use crate::log::effect::{EffectFact, EndedFact};
 use crate::log::fact::Fact;
+use crate::state::effect::record::Effect;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::Due;
@@ -47,22 +47,20 @@ impl EffectDesk {
     /// [`EffectDesk::pass_on`].
     pub(crate) fn finish_effect(&mut self, turn: &mut Turn, finish: &FinishEffect, out: &mut Output) {
         let FinishEffect { receipt, status, ending, digest } = finish;
-        let attempts_max =
-            turn.journal.state.effects.get(receipt.number).and_then(|effect| effect.attempts_max);
-        self.end_effect(turn, *receipt, (*status, attempts_max), ending, *digest, out);
+        let Some(effect) = turn.journal.state.effects.get(receipt.number) else { return };
+        self.end_effect(turn, *receipt, &effect, (*status, effect.attempts_max), (ending, *digest), out);
     }
 
     fn end_effect(
         &mut self,
         turn: &mut Turn,
         receipt: EffectReceipt,
+        effect: &Effect,
         (status, attempts_max): (Status, Option<u32>),
-        ending: &NewBlob,
-        digest: u64,
+        (ending, digest): (&NewBlob, u64),
         out: &mut Output,
     ) {
         let EffectReceipt { number, epoch } = receipt;
-        let Some(effect) = turn.journal.state.effects.get(number) else { return };
         let expires = turn.now.after_ms(effect.ttl_ms);
         turn.timers.cancel(effect.until, Due::EffectLapse(number));
         let fact = EffectFact::Ended(EndedFact {
@@ -93,8 +91,8 @@ impl EffectDesk {
     ) {
         let number = receipt.number;
         let effect = turn.journal.state.effects.get(number);
-        let standing = effect.as_ref().map(|effect| turn.effect_standing(effect));
-        let fenced = effect.as_ref().is_some_and(|effect| matches!(turn.tie_of(effect), Tie::Fenced));
+        let (standing, fenced) = effect.as_ref().map(|effect| turn.standing_for_holder(effect)).unzip();
+        let fenced = fenced.unwrap_or(false);
         let already = match ledger::release(standing.as_ref(), receipt.epoch, fenced) {
             Released::Commit { epoch } => {
                 let lapsed = standing.map(|standing| Standing { live: false, ..standing });
@@ -151,7 +149,8 @@ impl EffectDesk {
                     _ => most,
                 });
                 let receipt = EffectReceipt { number, epoch };
-                self.end_effect(turn, receipt, (resolve.status, cap), &resolve.ending, resolve.digest, out);
+                let ending = (&resolve.ending, resolve.digest);
+                self.end_effect(turn, receipt, effect, (resolve.status, cap), ending, out);
                 false
             }
             Resolved::Already => true,
@@ -173,8 +172,8 @@ impl Turn {
         self.may_end(finish.status, &finish.ending)?;
         let effect = self.journal.state.effects.get(finish.receipt.number);
         let effect = effect.as_ref();
-        let standing = effect.map(|effect| self.effect_standing(effect));
-        let fenced = effect.is_some_and(|effect| matches!(self.tie_of(effect), Tie::Fenced));
+        let (standing, fenced) = effect.map(|effect| self.standing_for_holder(effect)).unzip();
+        let fenced = fenced.unwrap_or(false);
         let same =
             effect.is_some_and(|effect| (effect.status, effect.digest) == (finish.status, finish.digest));
         Ok(ledger::finish(standing.as_ref(), finish.receipt.epoch, fenced, same))
@@ -207,8 +206,8 @@ impl Turn {
         let number = receipt.number;
         let effect = self.journal.state.effects.get(number);
         let effect = effect.as_ref();
-        let standing = effect.map(|effect| self.effect_standing(effect));
-        let fenced = effect.is_some_and(|effect| matches!(self.tie_of(effect), Tie::Fenced));
+        let (standing, fenced) = effect.map(|effect| self.standing_for_holder(effect)).unzip();
+        let fenced = fenced.unwrap_or(false);
         let Some(effect) = effect.filter(|_| ledger::renew(standing.as_ref(), receipt.epoch, fenced)) else {
             return self.journal.refuse(out, ticket, self.stale_effect(receipt));
         };

@@ -126,7 +126,11 @@ impl<K: Copy + Ord> Sorted<K> {
     /// Keys at or above one, in their order.
     pub(crate) fn from(&self, least: K) -> impl Iterator<Item = K> {
         let start = self.block_of(&least).unwrap_or(least);
-        self.blocks.range(start..).flat_map(|(_, block)| block).copied().skip_while(move |key| *key < least)
+        let mut blocks = self.blocks.range(start..).map(|(_, block)| block.as_slice());
+        // Only the first one has keys below.
+        let first = blocks.next().unwrap_or_default();
+        let first = &first[first.partition_point(|key| *key < least)..];
+        first.iter().chain(blocks.flatten()).copied()
     }
 }
 

@@ -99,7 +99,9 @@ impl<'a> Message<'a> {
     /// The bytes in which the message is stored.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.size() + 64);
+        // An envelope with a key and a label or two fits.
+        let about = if self.envelope.is_some() { 192 } else { 32 };
+        let mut out = Vec::with_capacity(self.size() + about);
         out.put_u8(VERSION);
         let parts = [self.envelope.is_some(), self.routing.is_some(), self.origin.is_some()];
         out.put_u8(parts.iter().enumerate().fold(0, |bits, (bit, given)| bits | u8::from(*given) << bit));

@@ -111,13 +111,13 @@ impl State {
             effect.ttl_ms = ended.expires.since_ms(ended.at);
             effect.digest = ended.digest;
             effect.tie = None;
-            effect.ending.replace(ending)
+            (effect.ending.replace(ending), effect.run)
         };
-        let before = self.effects.change(ended.number, finish).ok_or(CONTRADICTION)?;
+        let (before, run) = self.effects.change(ended.number, finish).ok_or(CONTRADICTION)?;
         if let Some(before) = before {
             self.unpin(before.position.segment(), before.length);
         }
-        self.touch_run_of(ended.number, ended.at);
+        self.runs.touch(run, ended.at);
         Ok(())
     }
 

@@ -65,23 +65,22 @@ impl Chunk {
     fn put(&mut self, bit: u32, record: Option<&[u8]>) {
         let (start, length) = self.find(bit);
         let end = start + length.unwrap_or(0);
-        let framed = record.map(|record| {
-            let length = u16::try_from(record.len()).expect("a packed record is far below 64 KiB");
-            (length.to_le_bytes(), record)
-        });
-        let grows = framed.map_or(0, |(length, record)| length.len() + record.len());
-        if self.bytes.len() + grows - (end - start) > self.bytes.capacity() {
-            self.bytes.reserve_exact(grows + GROWTH_BYTES);
+        let new_end = start + record.map_or(0, |record| 2 + record.len());
+        let (bytes, new_bytes) = (self.bytes.len(), self.bytes.len() + new_end - end);
+        if new_bytes > self.bytes.capacity() {
+            self.bytes.reserve_exact(new_bytes - bytes + GROWTH_BYTES);
         }
-        match framed {
-            Some((length, record)) => {
-                self.bytes.splice(start..end, length.into_iter().chain(record.iter().copied()));
+        self.bytes.resize(new_bytes.max(bytes), 0);
+        self.bytes.copy_within(end..bytes, new_end);
+        self.bytes.truncate(new_bytes);
+        match record {
+            Some(record) => {
+                let length = u16::try_from(record.len()).expect("a packed record is far below 64 KiB");
+                self.bytes[start..start + 2].copy_from_slice(&length.to_le_bytes());
+                self.bytes[start + 2..new_end].copy_from_slice(record);
                 self.present |= 1 << bit;
             }
-            None => {
-                self.bytes.drain(start..end);
-                self.present &= !(1 << bit);
-            }
+            None => self.present &= !(1 << bit),
         }
         if self.bytes.capacity() - self.bytes.len() > SLACK_BYTES {
             self.bytes.shrink_to(self.bytes.len() + GROWTH_BYTES);
