@@ -1,5 +1,6 @@
 //! Commits, outputs and runs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use driftq_core::{
@@ -30,7 +31,7 @@ pub struct CommitCall<'a> {
     /// Effects that ended.
     pub effects: Vec<(driftq_core::EffectReceipt, EffectEnd<'a>)>,
     /// Messages to be stored, with the topic that each was sent to.
-    pub messages: Vec<(String, Draft<'a>)>,
+    pub messages: Vec<(Cow<'a, str>, Draft<'a>)>,
     /// Pointers to be moved.
     pub outputs: Vec<NewOutput>,
     /// Versions of datasets that were read for the work.
@@ -89,18 +90,18 @@ pub enum SeenEntry {
 struct CommitTally {
     acks: u64,
     effects: u64,
-    /// The topic that each message was sent to.
+    /// The topic that each message goes to.
     topics: Vec<Arc<str>>,
     /// The entities of which something is expected.
     expected: Vec<Expected>,
 }
 
 impl CommitTally {
-    fn of(call: &CommitCall<'_>, commit: &Commit) -> Self {
+    fn of(commit: &Commit, topics: Vec<Arc<str>>) -> Self {
         Self {
             acks: commit.acks.len() as u64,
             effects: commit.finishes.len() as u64,
-            topics: call.messages.iter().map(|(topic, _)| Arc::from(topic.as_str())).collect(),
+            topics,
             expected: commit.expect.clone(),
         }
     }
@@ -117,8 +118,8 @@ impl Broker {
     /// Does everything that a commit asks for, or none of it.
     pub async fn commit(&self, mut call: CommitCall<'_>) -> Result<Committed, Failure> {
         let mut reserved = Reserved::new();
-        let commit = self.prepare_commit(&mut call, &mut reserved).await?;
-        let (bytes, tally) = (weight(&commit), CommitTally::of(&call, &commit));
+        let (commit, topics) = self.prepare_commit(&mut call, &mut reserved).await?;
+        let (bytes, tally) = (weight(&commit), CommitTally::of(&commit, topics));
         let answer = self
             .ask(bytes, true, |ticket| Input::Commit(CommitInput::One { ticket, commit: Box::new(commit) }))
             .await?;
@@ -139,8 +140,8 @@ impl Broker {
         let mut prepared = Vec::with_capacity(calls.len());
         for mut call in calls {
             match self.prepare_commit(&mut call, &mut reserved).await {
-                Ok(commit) => {
-                    prepared.push(Ok(CommitTally::of(&call, &commit)));
+                Ok((commit, topics)) => {
+                    prepared.push(Ok(CommitTally::of(&commit, topics)));
                     bytes += weight(&commit);
                     commits.push(commit);
                 }
@@ -185,12 +186,13 @@ impl Broker {
         Ok(Committed { already: done.already, produced, outputs: done.outputs, kept: done.kept })
     }
 
-    /// Routes and encodes the messages of a commit. What is `reserved` for them is given back when the call is over.
+    /// Routes and encodes the messages of a commit; with the topics that they go to. What is `reserved` for them is given
+    /// back when the call is over.
     async fn prepare_commit(
         &self,
         call: &mut CommitCall<'_>,
         reserved: &mut Reserved,
-    ) -> Result<Commit, Failure> {
+    ) -> Result<(Commit, Vec<Arc<str>>), Failure> {
         let refused = |place, failure| Failure::Commit(CommitPart::Produce(place), Box::new(failure));
         let mut kept: Vec<Option<Arc<Reservation>>> = Vec::with_capacity(call.messages.len());
         for (place, (topic, draft)) in call.messages.iter_mut().enumerate() {
@@ -208,16 +210,18 @@ impl Broker {
             kept.push(reservation);
         }
         let mut messages = Vec::with_capacity(call.messages.len());
+        let mut topics = Vec::with_capacity(call.messages.len());
         {
             let catalog = read(&self.shared().catalog);
             for (place, (topic, draft)) in call.messages.iter().enumerate() {
-                let (_, mut message) =
+                let (name, mut message) =
                     self.prepare(&catalog, topic, draft).map_err(|failure| refused(place, failure))?;
                 crate::produce::take_reserved(&mut message, kept[place].as_deref());
                 messages.push(message);
+                topics.push(name);
             }
         }
-        Ok(Commit {
+        let commit = Commit {
             name: call.name,
             request: call.request,
             acks: std::mem::take(&mut call.acks),
@@ -228,7 +232,8 @@ impl Broker {
             reads: std::mem::take(&mut call.reads),
             tenant: std::mem::take(&mut call.tenant),
             expect: std::mem::take(&mut call.expect),
-        })
+        };
+        Ok((commit, topics))
     }
 
     /// Where a message of a commit is; counted unless the commit was done before.

@@ -220,7 +220,7 @@ async fn a_commit_is_whole_or_nothing_and_its_repeat_changes_nothing() {
         name: Some(driftq_core::Identity::of("", "commit", topic)),
         acks: vec![delivered[0].receipt],
         effects: vec![(effect.receipt, succeeded("paid"))],
-        messages: vec![(topic.to_owned(), Draft { message: text("next"), ..Draft::default() })],
+        messages: vec![(topic.to_owned().into(), Draft { message: text("next"), ..Draft::default() })],
         outputs: vec![output("1")],
         ..CommitCall::default()
     };

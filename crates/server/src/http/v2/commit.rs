@@ -26,7 +26,7 @@ pub(super) async fn commit(request: &Request<'_>) -> Handled {
     let header = request.key()?;
     match v2::CommitCall::from_json(request.json()?)? {
         v2::CommitCall::One(asked) => {
-            let (call, outputs) = taken(request, *asked, header)?;
+            let (call, outputs) = taken(request, *asked, header, &mut Vec::new())?;
             let traced = TracedCommit::of(request, &call);
             let done = request.app.broker.commit(call).await.map_err(|failure| refused(&failure));
             if let Some(traced) = traced {
@@ -42,10 +42,11 @@ pub(super) async fn commit(request: &Request<'_>) -> Handled {
 /// Does several commits. What is wrong with one of them is its own result.
 async fn commit_many(request: &Request<'_>, asked: v2::Commits<'_>, header: Option<String>) -> Handled {
     let (mut kept, mut calls) = (Vec::with_capacity(asked.commits.len()), Vec::new());
+    let mut said = Vec::new();
     for (place, commit) in asked.commits.into_iter().enumerate() {
         let name = header.as_ref().filter(|_| commit.idempotency_key.is_none());
         let name = name.map(|header| format!("{header}/{place}"));
-        kept.push(taken(request, commit, name).map(|(call, outputs)| {
+        kept.push(taken(request, commit, name, &mut said).map(|(call, outputs)| {
             calls.push(call);
             outputs
         }));
@@ -82,11 +83,13 @@ async fn commit_many(request: &Request<'_>, asked: v2::Commits<'_>, header: Opti
     Ok(json(StatusCode::OK, &CommitsDone { results: results.collect() }))
 }
 
-/// A commit as the broker takes it, and its outputs as they were given. `name` names it if it does not itself.
+/// A commit as the broker takes it, and its outputs as they were given. `name` names it if it does not itself. `said` is
+/// room for its text, used again for the next one.
 fn taken<'a>(
     request: &Request<'_>,
     mut asked: Commit<'a>,
     name: Option<String>,
+    said: &mut Vec<u8>,
 ) -> Result<(CommitCall<'a>, Vec<CommitOutput<'a>>), Fault> {
     let name = match (asked.idempotency_key.take(), name) {
         (Some(_), Some(_)) => {
@@ -102,14 +105,20 @@ fn taken<'a>(
         asked.tenant_id = request.tenant(asked.tenant_id)?;
     }
     // As it was understood: a client that builds the body anew may order it differently.
-    let said = serde_json::to_vec(&asked).expect("texts and numbers always have a JSON form");
+    said.clear();
+    serde_json::to_writer(&mut *said, &asked).expect("texts and numbers always have a JSON form");
     let broker = &request.app.broker;
     let is_fenced = !(asked.ack.is_empty() && asked.fence.is_empty() && asked.effects.is_empty());
-    let name = name.map(|key| named(&asked.tenant_id, &key));
+    let (name, said_as) = match name {
+        Some(key) => (Some(named(&asked.tenant_id, &key)), RequestHash::of(said)),
+        // A body with a token in it is that of one commit only, and names it: nothing else can have that name.
+        None if is_fenced => (Some(Identity::of_parts(&[b"commit", said])), RequestHash::NONE),
+        // Without one, equal bodies may be two commits.
+        None => (None, RequestHash::NONE),
+    };
     let call = CommitCall {
-        // A body with a token in it is that of one commit only; without one, equal bodies may be two commits.
-        name: name.or_else(|| is_fenced.then(|| Identity::of_parts(&[b"commit", &said]))),
-        request: RequestHash::of(&said),
+        name,
+        request: said_as,
         acks: receipts(broker, "ack", &asked.ack)?,
         fences: receipts(broker, "fence", &asked.fence)?,
         effects: effects(request, asked.effects)?,
@@ -140,7 +149,7 @@ fn check_parts(request: &Request<'_>, asked: &Commit<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-type Messages<'a> = Vec<(String, driftq_engine::Draft<'a>)>;
+type Messages<'a> = Vec<(Cow<'a, str>, driftq_engine::Draft<'a>)>;
 
 /// The messages of a commit as the broker takes them, each sent as a tenant of the caller.
 fn messages<'a>(request: &Request<'_>, produce: Vec<v2::CommitMessage<'a>>) -> Result<Messages<'a>, Fault> {
@@ -149,7 +158,7 @@ fn messages<'a>(request: &Request<'_>, produce: Vec<v2::CommitMessage<'a>>) -> R
         adopt(request.app, request.caller, &item.topic, &mut draft.message)
             .map_err(|fault| fault.in_part(format!("produce[{place}]")))?;
         label(request.head, &mut draft.message);
-        Ok((item.topic.into_owned(), draft))
+        Ok((item.topic, draft))
     });
     drafts.collect()
 }
