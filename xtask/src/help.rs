@@ -16,6 +16,7 @@ Usage: cargo xtask <chore> [options]      (cargo xtask <chore> --help tells more
   postgres  Run a command with a PostgreSQL server of its own, for the tests that need one
   deny      Licences, banned crates and sources, by the lists in deny.toml
   bench     Build with optimisations and run `driftq bench` with the arguments given
+  instructions  Count the instructions of the hot paths, and compare them with those that are kept
 
 While you work: `cargo xtask tidy` takes a second, `cargo xtask test --quick` two minutes.
 Before you ask for a review: `cargo xtask test`.
@@ -29,7 +30,7 @@ Usage: cargo xtask test [--setup] [--quick]
   --setup   First install what is missing, as `cargo xtask setup` does; on a CI machine (CI is set) this is the default
   --quick   For the inner loop: style, the tests of core, log and engine, 50 seeds; no database, no binary
 
-Needs a Rust toolchain, python3, curl, Node.js with npm, Chromium, PostgreSQL, PgBouncer and Redis. With --setup, on
+Needs a Rust toolchain, python3, curl, Node.js with npm, Chromium, PostgreSQL, PgBouncer, Redis and valgrind. With --setup, on
 Debian or Ubuntu, as root or with sudo, it installs those that are missing, without starting their services; otherwise it says
 what is missing. The SDKs' own tools come from the indexes of Python and npm into target/, sdk/typescript and ui. The tests share one
 PostgreSQL server, which is started for them and stopped afterwards. rustfmt, clippy, cargo-nextest and cargo-deny are
@@ -168,6 +169,18 @@ Builds with optimisations and runs `driftq bench` with the arguments given.
 Usage: cargo xtask bench [arguments of driftq bench]
 ";
 
+const INSTRUCTIONS: &str = "\
+Counts, with valgrind, how many instructions a request costs the broker on its hot paths, and compares the counts with
+bench/instructions.json. It fails when one is more than a tenth above.
+
+Usage: cargo xtask instructions [--keep]
+
+  --keep    Write the counts down instead: after a change that makes a path cheaper, or dearer for a good reason
+
+The broker is built as for the tests, so that nothing is built twice; `driftq bench instructions` counts with any build.
+Counts do not depend on how busy the machine is. They hold for x86_64 Linux and the toolchain of rust-toolchain.toml.
+";
+
 pub(crate) fn of(chore: &str) -> Option<&'static str> {
     match chore {
         "test" => Some(TEST),
@@ -181,6 +194,7 @@ pub(crate) fn of(chore: &str) -> Option<&'static str> {
         "postgres" => Some(POSTGRES),
         "deny" => Some(DENY),
         "bench" => Some(BENCH),
+        "instructions" => Some(INSTRUCTIONS),
         _ => None,
     }
 }

@@ -19,7 +19,7 @@ struct Tool {
     is_optional: bool,
 }
 
-const TOOLS: [Tool; 9] = [
+const TOOLS: [Tool; 10] = [
     Tool {
         name: "python3",
         probe: &["python3", "--version"],
@@ -81,6 +81,13 @@ const TOOLS: [Tool; 9] = [
         probe: &["sh", "-c", FIND_CHROMIUM],
         package: "chromium",
         purpose: "the dashboard; without it its tests are left out",
+        is_optional: true,
+    },
+    Tool {
+        name: "valgrind",
+        probe: &["callgrind_control", "--version"],
+        package: "valgrind",
+        purpose: "instruction counts of the hot paths; without it they are left out",
         is_optional: true,
     },
 ];

@@ -6,6 +6,7 @@ mod deny;
 mod fuzz;
 mod help;
 mod host;
+mod instructions;
 mod mutants;
 mod outside;
 mod postgres;
@@ -62,6 +63,7 @@ fn dispatch(words: &[String]) -> Result<()> {
         "fuzz" => fuzz::run(&root, &fuzz::Settings::parse(Args::new(rest))?),
         "sdk" => sdk::run(&root, &sdk::Settings::parse(Args::new(rest))?),
         "mutants" => mutants::run(&root, &mutants::Settings::parse(Args::new(rest))?),
+        "instructions" => instructions::run(&root, &instructions::Settings::parse(Args::new(rest))?),
         "tidy" => {
             Args::new(rest).finish()?;
             tidy::run(&root)

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     args::Args,
-    command, deny, host, mutants,
+    command, deny, host, instructions, mutants,
     outside::{NATS, SEAWEED},
     postgres::Server,
     sdk::{self, Shop},
@@ -39,6 +39,8 @@ const SEEDS: u64 = 200;
 const NODES_SEEDS: u64 = 40;
 const NODES: u64 = 3;
 const KILL_CYCLES: u64 = 30;
+/// The step that watches over the cost of the hot paths.
+const INSTRUCTIONS: &str = "instruction counts";
 
 pub(crate) struct Settings {
     is_quick: bool,
@@ -153,6 +155,13 @@ fn tests(root: &Path, target: &Path, steps: &mut Steps) {
     let mut others: Vec<_> = scripts.into_iter().map(task).collect();
     let mut first_build = command::check_first_build(root);
     others.push(Task::new("build without features", move |log| log.expect_success(&mut first_build)));
+    match instructions::missing() {
+        Some(why) => steps.skip(INSTRUCTIONS, why),
+        None => {
+            let work = |log: &mut _| instructions::check(root, &broker, log);
+            others.push(Task::new(INSTRUCTIONS, work));
+        }
+    }
     Shop::new(root, target).run(steps, WORKER_KILLS, others);
 }
 

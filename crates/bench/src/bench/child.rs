@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -54,6 +54,16 @@ impl Used {
     }
 }
 
+/// What ourselves are called with, on this data directory.
+fn serving(data: &Path) -> Result<Vec<&str>> {
+    let data = data.to_str().context("the path of the data directory is not UTF-8")?;
+    Ok([&["serve", "--listen", "127.0.0.1:0", "--data", data], &NO_LIMITS[..]].concat())
+}
+
+fn own_program() -> Result<PathBuf> {
+    std::env::current_exe().context("finding this program")
+}
+
 /// A running server. Dropping it kills it.
 pub(super) struct Server {
     process: Process,
@@ -81,17 +91,27 @@ impl Server {
 
     /// The same with more options.
     pub(super) async fn driftq_with(data: &Path, options: &[&str]) -> Result<Self> {
-        let data = data.to_str().context("the path of the data directory is not UTF-8")?;
-        let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--data", data];
-        arguments.extend(NO_LIMITS);
-        arguments.extend(options);
-        Self::spawn(&arguments).await
+        Self::spawn(&[&serving(data)?[..], options].concat()).await
+    }
+
+    /// Ourselves in valgrind, which writes to files that are named after `counts` how many instructions were carried
+    /// out. One thread serves connections: with several, chance decides which one wakes up.
+    pub(super) async fn counted(data: &Path, counts: &Path) -> Result<Self> {
+        let mut command = Command::new("valgrind");
+        let name = format!("--callgrind-out-file={}", counts.display());
+        command
+            .args(["--tool=callgrind", "--quiet", &name])
+            .arg(own_program()?)
+            .env("TOKIO_WORKER_THREADS", "1");
+        Self::spawn_by(command, &serving(data)?).await.context("valgrind, which has to be installed")
     }
 
     async fn spawn(arguments: &[&str]) -> Result<Self> {
-        let program = std::env::current_exe().context("finding this program")?;
+        Self::spawn_by(Command::new(own_program()?), arguments).await
+    }
+
+    async fn spawn_by(mut command: Command, arguments: &[&str]) -> Result<Self> {
         let started = Instant::now();
-        let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         // The caller's own settings must not reach the servers: they would measure something else.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DRIFTQ_"))
@@ -118,6 +138,11 @@ impl Server {
         // Whatever it says later must not fill the pipe and stop it.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Ok(Self { process, address, started_in })
+    }
+
+    /// Its process; none if it has ended.
+    pub(super) fn id(&self) -> Option<u32> {
+        self.process.id()
     }
 
     /// `kill -9`, and the wait until the process is gone.

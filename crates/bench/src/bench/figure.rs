@@ -16,6 +16,7 @@ pub(super) enum Unit {
     Microseconds,
     Bytes,
     PerRequest,
+    Instructions,
     Percent,
 }
 
@@ -174,6 +175,7 @@ fn show(value: f64, unit: Unit) -> String {
         Unit::Bytes if value >= f64::from(1 << 20) => format!("{:.1} MiB", value / f64::from(1 << 20)),
         Unit::Bytes => show_bytes(value.round() as u64),
         Unit::PerRequest => format!("{value:.3}"),
+        Unit::Instructions => grouped(value as u64),
         Unit::Percent => format!("{value:.1} %"),
     }
 }
@@ -204,6 +206,7 @@ mod tests {
             (1234.0, Unit::Milliseconds, "1,234 ms"),
             (f64::from(3 << 20), Unit::Bytes, "3.0 MiB"),
             (0.0123, Unit::PerRequest, "0.012"),
+            (12_345.0, Unit::Instructions, "12,345"),
             (98.76, Unit::Percent, "98.8 %"),
         ] {
             assert_eq!(show(value, unit), text);

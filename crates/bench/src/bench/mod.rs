@@ -14,6 +14,7 @@ mod end_to_end;
 mod figure;
 mod flat;
 mod http;
+mod instructions;
 mod keys;
 mod ledger;
 mod ledger_storage;
@@ -67,6 +68,8 @@ enum Part {
     Dashboard,
     /// Where the time goes: processor time and context switches per request, by thread; not part of `all`
     Profile,
+    /// Instructions per request, counted by valgrind, the same on a busy machine; not part of `all`
+    Instructions,
     /// Memory with many messages kept, and the start after kill -9
     Recovery,
     /// Whether produce and effects stay as cheap with many messages, topics, groups and records
@@ -79,7 +82,7 @@ enum Part {
     Deliveries,
     /// A sink into PostgreSQL beside COPY of the same rows by psql; needs --postgres
     Sink,
-    /// All but profile; ledger, log and sink only with --postgres
+    /// All but profile and instructions; ledger, log and sink only with --postgres
     All,
 }
 
@@ -231,6 +234,9 @@ async fn measure(plan: &Plan) -> Result<Report> {
     }
     if matches!(plan.part, Part::Profile) {
         profile::measure(plan, &progress, &mut report).await?;
+    }
+    if matches!(plan.part, Part::Instructions) {
+        instructions::measure(plan, &progress, &mut report).await?;
     }
     if matches!(plan.part, Part::Ledger) || plan.runs(Part::Ledger) && plan.postgres.is_some() {
         ledger::measure(plan, &progress, &mut report).await?;
