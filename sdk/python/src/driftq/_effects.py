@@ -137,6 +137,8 @@ class EffectFlow:
     """One effect. `lease` is set if the function is to run; else, and when how it ended is known, `value` is the
     result."""
 
+    __slots__ = ("_asked_at", "_name", "_wait_until", "anchor", "key", "lease", "tenant_id", "terms", "value")
+
     def __init__(self, terms: Terms, anchor: Anchor) -> None:
         self.terms = terms
         self.anchor = anchor
