@@ -121,3 +121,18 @@ def test_without_opentelemetry_nothing_is_missing() -> None:
         "assert _spans.handling([item], 'g') is None and _spans.carrying_out('s', 1) is None and body == {}\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_worker_may_be_at_work_before_opentelemetry_is_set_up() -> None:
+    """In a process that has not set it up yet."""
+    program = (
+        "from opentelemetry import trace\n"
+        "from opentelemetry.sdk.trace import TracerProvider\n"
+        "from driftq import _spans\n"
+        "before = _spans.carrying_out('s', 1)\n"
+        "assert before.trace() is None\n"
+        "before.end()\n"
+        "trace.set_tracer_provider(TracerProvider())\n"
+        "assert _spans.carrying_out('s', 1).trace() is not None\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

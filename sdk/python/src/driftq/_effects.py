@@ -1,7 +1,9 @@
 """The effect, step by step, without any network in it.
 
-The flow is a generator. It yields what it needs, a question, a `Call`, `RUN` or `Reconcile`, and is sent the answer or
-thrown the error. The clients for threads and for asyncio drive the same flow, so that each rule stands here once.
+Nearly every effect asks one question, runs, and leaves its ending to the commit: for that there are plain methods,
+`opening`, `begun` and `end`. Whatever else is to be done is a generator. It yields what it needs, a question, a `Call`
+or `Reconcile`, and is sent the answer or thrown the error. The clients for threads and for asyncio drive the same flow,
+so that each rule stands here once.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from typing import Any, Literal
 from . import errors
 from ._calls import Call, random_hex
 from ._endings import OMITTED, PROMPT_S, RIDES_BYTES_MAX, Ending, Endings, Name, success
-from ._findings import NOT_DONE, UNKNOWN, Failed, Succeeded, Word
-from ._functions import refuse_awaitable
+from ._findings import NOT_DONE, UNKNOWN, Failed, Succeeded
+from ._functions import is_awaitable, not_awaited
 from ._json import expected, quoted
+from ._lineage import anchor as message_anchor, run_anchor
+from ._signal import Signal
 from ._wire import clipped, text_of
 from .canonical import SCALARS, derived_key, request_hash
 from .outcomes import Dead, Final, NotDone, NotSent, Retry, Snooze
@@ -44,9 +48,6 @@ STALE = (errors.StaleLease, errors.LeaseUnknown)
 _MISSING: Any = object()
 
 
-RUN = Word("run the function")
-
-
 @dataclass(frozen=True, slots=True)
 class Reconcile:
     """The driver is to ask the callback about this record."""
@@ -62,24 +63,31 @@ class Pause:
 
 
 # Bytes are the question who carries the effect out. The driver sends it together with others that are asked now.
-Step = Call | bytes | Reconcile | Pause | Word
+Step = Call | bytes | Reconcile | Pause
+Steps = Generator[Step, Any, None]
 
 
 @dataclass(slots=True)
 class Anchor:
     """Where an effect runs: for a delivery, in a run, or on its own."""
 
-    # What derived keys depend on; called only where a key is derived.
-    anchor: Callable[[], list[Any]] | None = None
-    lease_token: str | None = None
+    owner: str
+    tenant_id: str | None = None
     run_id: str | None = None
     step_id: str | None = None
-    tenant_id: str | None = None
-    owner: str = ""
-    # Raises if the handler that runs the effect is to stop.
-    check: Callable[[], None] = lambda: None
+    # The delivery, and the lease that it is known by.
+    item: Mapping[str, Any] | None = None
+    lease_token: str | None = None
+    # Fires if the handler that runs the effect is to stop.
+    cancelled: Signal | None = None
     # Where endings go that need not be sent at once.
     endings: Endings | None = None
+
+    def key_parts(self) -> list[Any] | None:
+        """What derived keys depend on; None if there is nothing."""
+        if self.item is not None:
+            return message_anchor(self.item)
+        return None if self.run_id is None else run_anchor(self.run_id, self.step_id)
 
 
 class Terms:
@@ -126,7 +134,10 @@ class Lease:
 
 
 class EffectFlow:
-    """One effect: `steps()` is the flow; `lease` is set while the function runs."""
+    """One effect. `lease` is set if the function is to run; else, and when how it ended is known, `value` is the
+    result."""
+
+    __slots__ = ("_asked_at", "_name", "_wait_until", "anchor", "key", "lease", "tenant_id", "terms", "value")
 
     def __init__(self, terms: Terms, anchor: Anchor) -> None:
         self.terms = terms
@@ -134,61 +145,99 @@ class EffectFlow:
         self.tenant_id = terms.tenant_id if terms.tenant_id is not None else anchor.tenant_id
         self.key = terms.key if terms.key is not None else self._derived()
         self._name: Name = (self.tenant_id or "", terms.scope, self.key)
+        self._asked_at = self._wait_until = 0.0
         self.lease: Lease | None = None
+        self.value: Any = None
 
     def _derived(self) -> str:
-        if self.anchor.anchor is None:
+        parts = self.anchor.key_parts()
+        if parts is None:
             raise errors.NoContext(
                 f"the effect {self.terms.scope!r} has no key: give one, or run it in a handler "
                 "or within `with client.run(run_id, step=…)`"
             )
         arguments = None if self.terms.arguments is _MISSING else self.terms.arguments
-        return derived_key(self.anchor.anchor(), arguments)
+        return derived_key(parts, arguments)
 
-    def steps(self) -> Generator[Step, Any, Any]:
-        """Begins, runs or replays, and returns the result."""
-        wait_until = time.monotonic() + self.terms.wait
+    def opening(self) -> bytes | None:
+        """The first question; None if something else is to be done before: then `steps` begins."""
+        self._wait_until = time.monotonic() + self.terms.wait
         endings = self.anchor.endings
-        unheard = None if endings is None else endings._unheard_ending(self._name)
-        if unheard is not None:
-            # This very effect has ended in this delivery, and the server has not heard of it.
-            yield from self._say(unheard)
+        if endings is not None and endings._unheard_ending(self._name) is not None:
+            return None
+        return self._asked()
+
+    def begun(self, answer: dict[str, Any]) -> bool:
+        """Whether the function is to run, or has run: if neither, `steps` goes on with the answer."""
+        decision = answer["decision"]
+        if decision == "execute":
+            self.lease = self._lease(answer)
+            return True
+        if decision == "replay":
+            self.value = self._replay(answer["outcome"])
+            return True
+        return False
+
+    def steps(self, answer: dict[str, Any] | None = None) -> Steps:
+        """Asks until the function is to run, or there is a result. `answer`: what `opening` was answered."""
+        if answer is None:
+            endings = self.anchor.endings
+            unheard = None if endings is None else endings._unheard_ending(self._name)
+            if unheard is not None:
+                # This very effect has ended in this delivery, and the server has not heard of it.
+                yield from self._say(unheard)
+            answer = yield from self._ask()
         wait_ms = rounds = 0
-        while True:
-            self.anchor.check()
-            asked_at = time.monotonic()
-            try:
-                # Only questions that do not wait go together: no caller is to wait for another caller's effect.
-                begun = yield self._question() if wait_ms == 0 else self._begin_waiting(wait_ms)
-            except STALE as stale:
-                raise self._lost("somebody else has the message: the effect was not begun") from stale
-            except errors.AttemptsExhausted as exhausted:
-                raise self._error(errors.EffectExhausted, text_of(exhausted), None) from exhausted
-            decision = begun["decision"]
-            if decision == "execute":
-                self.lease = self._lease(begun, asked_at)
-                return (yield from self._execute())
-            if decision == "replay":
-                return self._replay(begun["outcome"])
+        while not self.begun(answer):
+            decision = answer["decision"]
             if decision == "retryable":
-                reason = begun["outcome"].get("error") or "it failed as often as it may"
-                raise self._error(errors.EffectExhausted, reason, begun)
+                reason = answer["outcome"].get("error") or "it failed as often as it may"
+                raise self._error(errors.EffectExhausted, reason, answer)
             if decision == "in_progress":
-                pause_s = self._pause_s(begun, wait_until, asked_at + wait_ms / 1000)
+                pause_s = self._pause_s(answer, self._asked_at + wait_ms / 1000)
                 if pause_s > 0:
                     yield Pause(pause_s)
-                wait_ms = max(1, int(min((wait_until - time.monotonic()) * 1000, WAIT_PIECE_MS)))
-                continue
-            rounds += 1
-            if not self.terms.can_reconcile or rounds > RECONCILE_ROUNDS_MAX:
-                raise self._error(errors.EffectUncertain, "it may have happened: find out, and resolve it", begun)
-            yield from self._reconcile(begun)
+                wait_ms = max(1, int(min((self._wait_until - time.monotonic()) * 1000, WAIT_PIECE_MS)))
+            else:
+                rounds += 1
+                if not self.terms.can_reconcile or rounds > RECONCILE_ROUNDS_MAX:
+                    raise self._error(errors.EffectUncertain, "it may have happened: find out, and resolve it", answer)
+                yield from self._reconcile(answer)
+            answer = yield from self._ask(wait_ms)
 
-    def _pause_s(self, begun: dict[str, Any], wait_until: float, asked_until: float) -> float:
+    def _ask(self, wait_ms: int = 0) -> Generator[Step, Any, dict[str, Any]]:
+        """Only questions that do not wait go together: no caller is to wait for another caller's effect."""
+        question = self._asked(wait_ms)
+        try:
+            answer: dict[str, Any] = yield question if wait_ms == 0 else _begin_waiting(question, wait_ms)
+        except errors.Refused as refused:
+            raise self.refused(refused)
+        return answer
+
+    def _asked(self, wait_ms: int = 0) -> bytes:
+        cancelled = self.anchor.cancelled
+        if cancelled is not None:
+            cancelled.check()
+        self._asked_at = time.monotonic()
+        return self._question(wait_ms)
+
+    def refused(self, error: errors.Refused) -> Exception:
+        """What it means for the caller that the effect was not begun."""
+        meaning: Exception
+        if isinstance(error, STALE):
+            meaning = self._lost("somebody else has the message: the effect was not begun")
+        elif isinstance(error, errors.AttemptsExhausted):
+            meaning = self._error(errors.EffectExhausted, text_of(error), None)
+        else:
+            return error
+        meaning.__cause__ = error
+        return meaning
+
+    def _pause_s(self, begun: dict[str, Any], asked_until: float) -> float:
         """How long to wait here before the server is asked again: not at all if it has waited as long as it was asked
         to. Raises if the whole wait is over."""
         now = time.monotonic()
-        left_s = wait_until - now
+        left_s = self._wait_until - now
         if left_s <= 0.0:
             raise self._error(errors.EffectBusy, "somebody else is at it", begun)
         if now >= asked_until:
@@ -196,7 +245,7 @@ class EffectFlow:
         hint_ms = min(max(begun.get("retry_after_ms") or PAUSE_MAX_MS, PAUSE_MIN_MS), PAUSE_MAX_MS)
         return min(hint_ms / 1000 * random.uniform(0.5, 1.0), left_s)
 
-    def _question(self, wait_ms: int = 0) -> bytes:
+    def _question(self, wait_ms: int) -> bytes:
         terms, anchor = self.terms, self.anchor
         text = (
             f'{{"scope":{quoted(terms.scope)},"key":{quoted(self.key)},"on_lapse":"{terms.on_lapse}",'
@@ -225,32 +274,44 @@ class EffectFlow:
             text += f',"wait_ms":{wait_ms}'
         return (text + "}").encode()
 
-    def _begin_waiting(self, wait_ms: int) -> Call:
-        return Call("POST", "/v2/effects/begin", self._question(wait_ms), expects=("decision",), wait_ms=wait_ms)
-
     def _identity(self) -> dict[str, Any]:
         identity = {"scope": self.terms.scope, "key": self.key}
         if self.tenant_id:
             identity["tenant_id"] = self.tenant_id
         return identity
 
-    def _lease(self, begun: dict[str, Any], asked_at: float) -> Lease:
-        lease = begun["lease"]
-        ends_at = asked_at + self.terms.lease_ms / 1000
-        return Lease(lease["token"], lease["epoch"], lease["attempt"], self.terms.lease_ms, ends_at, time.monotonic())
+    def _lease(self, begun: dict[str, Any]) -> Lease:
+        lease, lease_ms = begun["lease"], self.terms.lease_ms
+        ends_at = self._asked_at + lease_ms / 1000
+        return Lease(lease["token"], lease["epoch"], lease["attempt"], lease_ms, ends_at, time.monotonic())
 
-    def _execute(self) -> Generator[Step, Any, Any]:
-        try:
-            value = yield RUN
-            refuse_awaitable(value)
-        except BaseException as error:
-            yield from self._failed(error)
-            raise
+    def end(self, value: Any = None, error: BaseException | None = None) -> Steps | None:
+        """The function has ended. What is to be done to write it down; None if the commit does so: then `value` is set
+        already."""
+        if error is None and is_awaitable(value):
+            error = not_awaited(value)
+        if error is not None:
+            return self._end_failed(error)
         fields = success(value)
         ending = self._ending(fields)
         endings = self.anchor.endings
         if endings is None or not self._may_ride(ending) or not endings._take_ending(ending):
-            yield from self._say(ending)
+            return self._end_said(value, fields, ending)
+        self.value = self._read_back(value, fields)
+        return None
+
+    def _end_said(self, value: Any, fields: dict[str, Any], ending: Ending) -> Steps:
+        yield from self._say(ending)
+        self.value = self._read_back(value, fields)
+
+    def _end_failed(self, error: BaseException) -> Steps:
+        try:
+            raise error
+        except BaseException:
+            yield from self._failed(error)
+            raise
+
+    def _read_back(self, value: Any, fields: dict[str, Any]) -> Any:
         if "body" not in fields or (self.terms.read_result is json.loads and type(value) in SCALARS):
             return value  # Reading it back would give the same.
         return self._read(fields)
@@ -324,7 +385,8 @@ class EffectFlow:
             return  # Another caller was quicker: the next begin says what came of it.
         found = yield Reconcile(record)
         if isinstance(found, Succeeded):
-            refuse_awaitable(found.value)
+            if is_awaitable(found.value):
+                raise not_awaited(found.value)
             ending = success(found.value)
         elif isinstance(found, Failed):
             ending = {"status": "failed_final", "error": clipped(text_of(found.reason))}
@@ -378,3 +440,7 @@ class EffectFlow:
 
     def _error(self, kind: type[errors.EffectError], reason: str, record: dict[str, Any] | None) -> errors.EffectError:
         return kind(self.terms.scope, self.key, reason, record, tenant_id=self.tenant_id)
+
+
+def _begin_waiting(question: bytes, wait_ms: int) -> Call:
+    return Call("POST", "/v2/effects/begin", question, expects=("decision",), wait_ms=wait_ms)

@@ -31,13 +31,11 @@ def is_awaitable(value: Any) -> bool:
     return type(value) not in _NEVER_AWAITABLE and inspect.isawaitable(value)
 
 
-def refuse_awaitable(value: Any) -> None:
-    """What is still to be awaited has not happened."""
-    if not is_awaitable(value):
-        return
+def not_awaited(value: Any) -> TypeError:
+    """The error for an awaitable as a result: what is still to be awaited has not happened."""
     if inspect.iscoroutine(value):
         value.close()  # No code awaits it, and Python is not to warn of that.
-    raise TypeError(
+    return TypeError(
         f"an effect answered a {type(value).__name__} that nobody awaits, so that nobody knows whether it happened: "
         "use an AsyncClient, or an `async def` handler, and await the effect"
     )

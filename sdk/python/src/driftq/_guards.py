@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextvars import Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ._current import effect_variable
-from ._drive import AsyncDrive, Drive
+from ._drive import begin, begin_async, end, end_async
 from ._effects import Anchor, EffectFlow
 from ._functions import bound_arguments, is_async, is_awaitable
 from ._options import EffectOptions, Unset, terms_of
@@ -34,25 +34,24 @@ def _flow(
     return EffectFlow(terms_of(scope, options, arguments, function), anchor)
 
 
-class _Mark(NamedTuple):
+_Mark = tuple[Token["EffectFlow | None"], OpenSpan | None]
+
+
+def _enter(flow: EffectFlow) -> _Mark:
     """The effect's own code runs."""
+    attempt = 0 if flow.lease is None else flow.lease.attempt
+    return effect_variable.set(flow), carrying_out(flow.terms.scope, attempt)
 
-    token: Token[EffectFlow | None]
-    span: OpenSpan | None
 
-    @classmethod
-    def enter(cls, flow: EffectFlow) -> _Mark:
-        attempt = 0 if flow.lease is None else flow.lease.attempt
-        return cls(effect_variable.set(flow), carrying_out(flow.terms.scope, attempt))
-
-    def leave(self, error: BaseException | None) -> None:
-        """It has ended."""
-        if self.span is not None:
-            self.span.end(error)
-        try:
-            effect_variable.reset(self.token)
-        except ValueError:
-            pass  # The loop has gone without this task, and its context with it.
+def _leave(mark: _Mark, error: BaseException | None) -> None:
+    """It has ended."""
+    token, span = mark
+    if span is not None:
+        span.end(error)
+    try:
+        effect_variable.reset(token)
+    except ValueError:
+        pass  # The loop has gone without this task, and its context with it.
 
 
 class Guarded:
@@ -62,7 +61,8 @@ class Guarded:
         client = effects._effect_client()
         self._effects = effects
         self._client = client
-        self._drive = Drive(flow, client, options.get("reconcile"))
+        self._flow = flow
+        self._reconcile = options.get("reconcile")
         self._renewal: int | None = None
         self._mark: _Mark | None = None
         self.key = flow.key
@@ -70,13 +70,14 @@ class Guarded:
         self.result: Any = None
 
     def __enter__(self) -> Guarded:
-        self.done = self._drive.advance()
-        if self.done:
-            self.result = self._drive.value
-        elif self._drive.flow.lease is not None:
-            self._renewal = self._client.renewals.keep(self._drive.flow.lease)
+        flow = self._flow
+        begin(flow, self._client, self._reconcile)
+        if flow.lease is None:
+            self.done, self.result = True, flow.value
+        else:
+            self._renewal = self._client.renewals.keep(flow.lease)
             self._effects._effect_begins()
-            self._mark = _Mark.enter(self._drive.flow)
+            self._mark = _enter(flow)
         return self
 
     def __exit__(
@@ -85,10 +86,10 @@ class Guarded:
         if self.done:
             return
         if self._mark is not None:
-            self._mark.leave(error)
+            _leave(self._mark, error)
         try:
-            if self._drive.advance(self.result, error):
-                self.result = self._drive.value
+            end(self._flow, self._client, self.result, error)
+            self.result = self._flow.value
         except BaseException as raised:
             if raised is not error:
                 raise
@@ -123,26 +124,25 @@ class Effects:
             )
         client = self._effect_client()
         flow = _flow(self._effect_anchor(), scope, options, function, args)
-        drive = Drive(flow, client, options.get("reconcile"))
-        if not drive.advance():
-            assert flow.lease is not None
+        begin(flow, client, options.get("reconcile"))
+        if flow.lease is not None:
             renewal = client.renewals.keep(flow.lease)
             self._effect_begins()
             try:
-                mark, raised = _Mark.enter(flow), None
+                mark, raised = _enter(flow), None
                 try:
                     value = function(*args)
                 except BaseException as error:
                     raised = error
-                    drive.advance(error=error)
+                    end(flow, client, error=error)
                 else:
-                    drive.advance(value)
+                    end(flow, client, value)
                 finally:
-                    mark.leave(raised)
+                    _leave(mark, raised)
             finally:
                 client.renewals.drop(renewal)
                 self._effect_ended()
-        result: T = drive.value
+        result: T = flow.value
         return result
 
     def guard(self, scope: str, **options: Unpack[EffectOptions]) -> Guarded:
@@ -156,7 +156,8 @@ class AsyncGuarded:
     def __init__(self, effects: AsyncEffects, flow: EffectFlow, options: EffectOptions) -> None:
         client = effects._effect_client()
         self._effects = effects
-        self._drive = AsyncDrive(flow, client, options.get("reconcile"))
+        self._flow = flow
+        self._reconcile = options.get("reconcile")
         self._client = client
         self._renewal: int | None = None
         self._mark: _Mark | None = None
@@ -165,13 +166,14 @@ class AsyncGuarded:
         self.result: Any = None
 
     async def __aenter__(self) -> AsyncGuarded:
-        self.done = await self._drive.advance()
-        if self.done:
-            self.result = self._drive.value
-        elif self._drive.flow.lease is not None:
-            self._renewal = self._client.renewals.keep(self._drive.flow.lease)
+        flow = self._flow
+        await begin_async(flow, self._client, self._reconcile)
+        if flow.lease is None:
+            self.done, self.result = True, flow.value
+        else:
+            self._renewal = self._client.renewals.keep(flow.lease)
             self._effects._effect_begins()
-            self._mark = _Mark.enter(self._drive.flow)
+            self._mark = _enter(flow)
         return self
 
     async def __aexit__(
@@ -180,12 +182,12 @@ class AsyncGuarded:
         if self.done:
             return
         if self._mark is not None:
-            self._mark.leave(error)
+            _leave(self._mark, error)
         try:
-            ending = self._drive.end(self.result, error)
+            ending = end_async(self._flow, self._client, self.result, error)
             if ending is not None:
                 await ending
-            self.result = self._drive.value
+            self.result = self._flow.value
         except BaseException as raised:
             if raised is not error:
                 raise
@@ -228,13 +230,12 @@ class AsyncEffects:
         says, else as the function is annotated, else as plain JSON."""
         client = self._effect_client()
         flow = _flow(self._effect_anchor(), scope, options, function, args)
-        drive = AsyncDrive(flow, client, options.get("reconcile"))
-        if not await drive.advance():
-            assert flow.lease is not None
+        await begin_async(flow, client, options.get("reconcile"))
+        if flow.lease is not None:
             renewal: int | None = None
             self._effect_begins()
             try:
-                mark, raised = _Mark.enter(flow), None
+                mark, raised = _enter(flow), None
                 try:
                     value = function(*args)
                     if is_awaitable(value):
@@ -243,11 +244,11 @@ class AsyncEffects:
                         value = await value
                 except BaseException as error:
                     raised = error
-                    ending = drive.end(error=error)
+                    ending = end_async(flow, client, error=error)
                 else:
-                    ending = drive.end(value)
+                    ending = end_async(flow, client, value)
                 finally:
-                    mark.leave(raised)
+                    _leave(mark, raised)
                 if ending is not None:
                     if renewal is None:
                         renewal = client.renewals.keep(flow.lease)
@@ -256,7 +257,7 @@ class AsyncEffects:
                 if renewal is not None:
                     client.renewals.drop(renewal)
                 self._effect_ended()
-        return drive.value
+        return flow.value
 
     def guard(self, scope: str, **options: Unpack[EffectOptions]) -> AsyncGuarded:
         """The same as a block: `async with … as effect: if not effect.done: effect.result = …`."""

@@ -58,12 +58,14 @@ def terms_of(
     scope: str, options: EffectOptions, arguments: Any, function: Callable[..., Any] | None = None
 ) -> Terms:
     """Checks the options, and turns them into terms."""
-    check_known(options)
     result = options.get("result")
     terms = Terms(scope, result_reader(function) if result is None else parser(result))
     for name, value in options.items():
-        if value is not None and name in _AS_THEY_ARE:
-            setattr(terms, name, value)
+        if name in _AS_THEY_ARE:
+            if value is not None:
+                setattr(terms, name, value)
+        elif name not in _KNOWN:
+            check_known(options)
     if terms.on_lapse not in ("hold", "retry"):
         raise ValueError(f"on_lapse is {terms.on_lapse!r}: it must be 'hold' or 'retry'")
     if "wait" in options:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import errors
@@ -135,8 +136,7 @@ class Settler:
 
     def _commit(self, held: Held) -> None:
         context = held.context
-        ended = lambda error: self._committed(held, error)  # noqa: E731
-        self.commits.add(Entry(context._commit_body, context._unheard(), ended, context))
+        self.commits.add(Entry(context._commit_body, context._unheard(), partial(self._committed, held), context))
 
     def _committed(self, held: Held, error: Exception | None) -> None:
         """What was refused is settled as its error says: the endings that were to go with it go alone, and first."""

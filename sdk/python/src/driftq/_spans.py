@@ -7,6 +7,7 @@ the delivery, if the server traces the message.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -101,7 +102,9 @@ def carrying_out(scope: str, attempt: int) -> OpenSpan | None:
     return OpenSpan(_tracer().start_span(f"effect {scope}", attributes=attributes))
 
 
+@functools.cache
 def _tracer() -> Any:
+    """One that was made before the application has set OpenTelemetry up goes over to what is set up then."""
     return _otel.get_tracer("driftq")
 
 

@@ -18,7 +18,6 @@ from ._calls import PATIENCE_S, Call, Repeats, answer_of, failure, server_url
 from ._current import current, within
 from ._effects import Anchor
 from ._guards import AsyncEffects
-from ._lineage import run_anchor
 from ._outage import Outage
 from ._renewals import AsyncRenewals
 from ._seconds import Seconds, in_seconds
@@ -40,7 +39,7 @@ class AsyncRun(AsyncEffects):
         return self._client
 
     def _effect_anchor(self) -> Anchor:
-        return Anchor(lambda: run_anchor(self.run_id, self.step_id), None, self.run_id, self.step_id, self.tenant_id, self._client.owner)
+        return Anchor(self._client.owner, self.tenant_id, self.run_id, self.step_id)
 
 
 class AsyncClient(AsyncEffects):
@@ -179,4 +178,4 @@ class AsyncClient(AsyncEffects):
         run = current()
         if isinstance(run, AsyncRun):
             return run._effect_anchor()
-        return Anchor(owner=self.owner)
+        return Anchor(self.owner)

@@ -18,7 +18,6 @@ from ._calls import PATIENCE_S, Call, Repeats, answer_of, failure, server_url
 from ._current import current, within
 from ._effects import Anchor
 from ._guards import Effects
-from ._lineage import run_anchor
 from ._lines import Lines
 from ._outage import Outage
 from ._renewals import Renewals
@@ -44,7 +43,7 @@ class Run(Effects):
         return self._client
 
     def _effect_anchor(self) -> Anchor:
-        return Anchor(lambda: run_anchor(self.run_id, self.step_id), None, self.run_id, self.step_id, self.tenant_id, self._client.owner)
+        return Anchor(self._client.owner, self.tenant_id, self.run_id, self.step_id)
 
 
 class Client(Effects):
@@ -183,4 +182,4 @@ class Client(Effects):
         run = current()
         if isinstance(run, Run):
             return run._effect_anchor()
-        return Anchor(owner=self.owner)
+        return Anchor(self.owner)

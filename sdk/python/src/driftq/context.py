@@ -16,7 +16,7 @@ from ._effects import Anchor
 from ._endings import Ending, Name
 from ._guards import AsyncEffects, Effects
 from ._json import expected, quoted, text, written
-from ._lineage import Trace, anchor, follow_up, plain_follow_up
+from ._lineage import Trace, follow_up, plain_follow_up
 from ._payloads import raw_payload
 from ._seconds import Seconds
 from ._signal import Signal
@@ -295,16 +295,9 @@ class Delivery:
 
     def _anchor(self) -> Anchor:
         # Which run it belongs to is known by the lease.
-        return Anchor(
-            lambda: anchor(self._item),
-            self._item["lease"]["token"],
-            None,
-            None,
-            self._envelope.get("tenant_id"),
-            self._owner,
-            self.cancelled.check,
-            self,
-        )
+        item = self._item
+        tenant_id = self._envelope.get("tenant_id")
+        return Anchor(self._owner, tenant_id, None, None, item, item["lease"]["token"], self.cancelled, self)
 
     def _effect_begins(self) -> None:
         with self._effects_lock:
