@@ -119,7 +119,9 @@ fn compare(kept: &Counts, counts: &Counts) -> (String, Vec<String>) {
             dearer.push(format!("{path} ({change:+.1} %)"));
         }
     }
-    dearer.extend(kept.keys().filter(|path| !counts.contains_key(*path)).map(|path| format!("{path} (not counted)")));
+    dearer.extend(
+        kept.keys().filter(|path| !counts.contains_key(*path)).map(|path| format!("{path} (not counted)")),
+    );
     (text, dearer)
 }
 
