@@ -116,11 +116,8 @@ impl Copy {
 
     fn segment(&mut self, number: u32, out: &mut dyn Write) -> Result<Fate, TransferError> {
         let is_last = self.segments.is_empty();
-        let Some(run) = self.measure(number)? else { return Ok(Fate::Gone) };
-        if !is_last && !run.is_full {
-            let what = format!("{}: a batch is not whole, and later segments exist", segment_file(number));
-            return Err(TransferError::Failed(what));
-        }
+        let measured = if is_last { self.measure(number) } else { full(number, || self.measure(number)) };
+        let Some(run) = measured? else { return Ok(Fate::Gone) };
         let (state, upto, mut fault) = (&mut self.state, self.upto, None);
         let head = match head(&self.disk, number) {
             Ok(head) => head,
@@ -175,6 +172,23 @@ impl Copy {
     }
 }
 
+/// Measures a segment that is not the last one; `None` if it is gone. A file that the server gives up loses its name
+/// first, and then becomes another segment: whoever has it open by then finds that its batches end too soon, and the next
+/// look finds nothing.
+fn full(
+    number: u32,
+    mut measure: impl FnMut() -> Result<Option<Run>, TransferError>,
+) -> Result<Option<Run>, TransferError> {
+    for _ in 0..TRIES_MAX {
+        match measure()? {
+            Some(run) if !run.is_full => {}
+            measured => return Ok(measured),
+        }
+    }
+    let what = format!("{}: a batch is not whole, and later segments exist", segment_file(number));
+    Err(TransferError::Failed(what))
+}
+
 fn is_gone(error: &FileError) -> bool {
     error.source.kind() == ErrorKind::NotFound
 }
@@ -190,4 +204,35 @@ fn again<R>(mut ask: impl FnMut() -> Result<R, OpenError>) -> Result<R, OpenErro
         }
     }
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(is_full: bool) -> Run {
+        Run { end: Lsn::new(19, 4096), is_full, file_bytes: 65_536 }
+    }
+
+    #[test]
+    fn a_segment_that_is_given_up_while_it_is_measured_is_gone() {
+        let mut looks = [Some(run(false)), None].into_iter();
+        assert!(full(19, || Ok(looks.next().flatten())).is_ok_and(|found| found.is_none()));
+        let mut looks = [Some(run(false)), Some(run(true))].into_iter();
+        assert!(full(19, || Ok(looks.next().flatten())).is_ok_and(|found| found == Some(run(true))));
+    }
+
+    #[test]
+    fn a_segment_that_stays_cut_short_is_damaged() {
+        let mut looks = 0;
+        let found = full(19, || {
+            looks += 1;
+            Ok(Some(run(false)))
+        });
+        let Err(TransferError::Failed(what)) = found else { panic!("{found:?}") };
+        assert_eq!(
+            (what.as_str(), looks),
+            ("seg-00000019.log: a batch is not whole, and later segments exist", TRIES_MAX)
+        );
+    }
 }
