@@ -230,9 +230,7 @@ mod tests {
             Ok(Some(run(false)))
         });
         let Err(TransferError::Failed(what)) = found else { panic!("{found:?}") };
-        assert_eq!(
-            (what.as_str(), looks),
-            ("seg-00000019.log: a batch is not whole, and later segments exist", TRIES_MAX)
-        );
+        assert!(what.starts_with(&segment_file(19)), "{what}");
+        assert_eq!(looks, TRIES_MAX);
     }
 }
