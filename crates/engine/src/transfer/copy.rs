@@ -117,7 +117,11 @@ impl Copy {
     fn segment(&mut self, number: u32, out: &mut dyn Write) -> Result<Fate, TransferError> {
         let is_last = self.segments.is_empty();
         let measured = if is_last { self.measure(number) } else { full(number, || self.measure(number)) };
-        let Some(run) = measured? else { return Ok(Fate::Gone) };
+        let measured = match measured {
+            Err(TransferError::Failed(_)) if self.is_left_behind()? => None,
+            measured => measured?,
+        };
+        let Some(run) = measured else { return Ok(Fate::Gone) };
         let (state, upto, mut fault) = (&mut self.state, self.upto, None);
         let head = match head(&self.disk, number) {
             Ok(head) => head,
@@ -133,7 +137,11 @@ impl Copy {
             Ok::<(), TransferError>(out.write_all(carried.raw)?)
         });
         if let Some(Malformed(what)) = fault {
-            return Err(TransferError::Failed(format!("{}: {what}", segment_file(number))));
+            if !self.is_left_behind()? {
+                return Err(TransferError::Failed(format!("{}: {what}", segment_file(number))));
+            }
+            // What comes before it was given up, so that it makes no sense any more.
+            self.is_overtaken = true;
         }
         match whole {
             Ok(true) => {}
@@ -155,6 +163,13 @@ impl Copy {
             Err(OpenError::Io(error)) if is_gone(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether the server has made a newer snapshot since the copy began. Only then are segments given up, and what
+    /// looks like damage need not be any.
+    fn is_left_behind(&self) -> Result<bool, TransferError> {
+        let newest = again(|| holding(&self.disk))?.snapshot.map(|snapshot| snapshot.upto);
+        Ok(newest != self.upto)
     }
 
     /// Says whether a server would start on what was copied.
