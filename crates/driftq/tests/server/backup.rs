@@ -130,6 +130,31 @@ fn a_backup_under_load_has_everything_that_was_acknowledged_before_it() {
     }
 }
 
+/// Segments are given up and used again while they are copied: a copy that was left behind begins again, and says so to
+/// nobody.
+#[test]
+fn a_backup_that_the_log_outruns_is_whole() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, place) = (home.path().join("data"), home.path().join("backups"));
+    let first = server(&data);
+    Client::connect(first.address).post_json("/v1/topics", &json!({"name": "churn"}));
+    let (over, taken) = (AtomicBool::new(false), Mutex::default());
+    let load = Load { address: first.address, over: &over, taken: &taken };
+    let ids: Vec<String> = (0..20).map(|round| format!("b{round}")).collect();
+    std::thread::scope(|scope| {
+        let _over = OnDrop(&over);
+        for _ in 0..3 {
+            scope.spawn(|| load.churn());
+        }
+        for id in &ids {
+            assert_eq!(backup(&place, id, &data)["result"], "kept", "{id}");
+        }
+    });
+    for id in &ids {
+        restore(&place, id, &home.path().join(id));
+    }
+}
+
 /// Ends the load also when an assertion fails.
 struct OnDrop<'a>(&'a AtomicBool);
 

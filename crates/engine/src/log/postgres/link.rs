@@ -77,9 +77,9 @@ impl Route {
 /// The routine of PostgreSQL that waits for a synchronous standby.
 const STANDBY_WAIT: &str = "SyncRepWaitForLSN";
 
-/// Carries the messages of a connection. A database that is told to stop waiting for its synchronous standby (by a
-/// `statement_timeout`, or by a person) commits, answers as if all was well, and says in a warning that the standby may
-/// not have it: that is noted here, before the answer arrives.
+/// Carries the messages of a connection. A database that is told to stop waiting for its synchronous standby
+/// (`pg_cancel_backend`) commits, answers as if all was well, and says in a warning that the standby may not have it:
+/// that is noted here, before the answer arrives.
 async fn attend<S, T>(mut connection: Connection<S, T>, alone: Arc<AtomicBool>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
