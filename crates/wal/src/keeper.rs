@@ -231,9 +231,10 @@ impl<D: Disk> Keeper<D> {
         }
         let disk = &self.shared.disk;
         disk.sync_dir().map_err(|error| FileError::new("sync", disk.name(), error))?;
-        // Not before their old names are gone for good: a crash must not bring back a segment
-        // whose contents have been replaced.
+        // Not before their old names are gone for good: a crash must not bring back a segment whose contents have
+        // been replaced or cut, and a backup must not find one.
         for spare in recycled {
+            self.trim(&spare)?;
             self.shared.add_spare(spare);
         }
         Ok(())
@@ -248,12 +249,7 @@ impl<D: Disk> Keeper<D> {
         let wanted = if self.reserve_ready() { options.spares_max } else { options.spares_for_acks.max(1) };
         if spares < options.spares_max.min(wanted) {
             let file = disk.open(name).map_err(failed)?;
-            let (bytes, wanted) = (file.bytes().map_err(failed)?, u64::from(options.segment_bytes));
-            if bytes > wanted {
-                file.set_bytes(wanted).map_err(failed)?;
-                file.sync_data().map_err(failed)?;
-            }
-            if bytes >= wanted {
+            if file.bytes().map_err(failed)? >= options.segment_bytes.into() {
                 let spare = Spare { name: self.shared.spare_name(), file };
                 disk.rename(name, &spare.name).map_err(failed)?;
                 return Ok(Some(spare));
@@ -261,6 +257,17 @@ impl<D: Disk> Keeper<D> {
         }
         disk.remove(name).map_err(failed)?;
         Ok(None)
+    }
+
+    /// Cuts a spare to the size of a new segment: the last batch of the segment that it was may reach beyond that.
+    fn trim(&self, spare: &Spare<D>) -> Result<(), FileError> {
+        let failed = |error| FileError::new("recycle", &spare.name, error);
+        let wanted = u64::from(self.shared.options.segment_bytes);
+        if spare.file.bytes().map_err(failed)? > wanted {
+            spare.file.set_bytes(wanted).map_err(failed)?;
+            spare.file.sync_data().map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Every segment, lowest first.

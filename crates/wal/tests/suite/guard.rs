@@ -1,4 +1,4 @@
-//! A read that is under way keeps its segment's file from becoming another segment.
+//! When the file of a segment may become another one: not while it is read, not while it has its name.
 
 use std::fs::File;
 use std::io;
@@ -7,9 +7,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use driftq_wal::{Disk, DiskFile, Entry, LockError, Options, ReadError, RealDisk, open};
+use driftq_wal::{
+    Disk, DiskFile, Entry, FRAME_HEADER_BYTES, LockError, Lsn, Opened, Options, ReadError, RealDisk,
+    SEGMENT_HEADER_BYTES, open,
+};
 
-/// A real disk whose reads, when armed, say that they have begun and wait to be let through.
+/// A real disk whose next read or cut, when armed, says that it has begun and waits to be let through.
 #[derive(Clone)]
 struct SlowDisk {
     disk: RealDisk,
@@ -20,6 +23,15 @@ struct Gate {
     armed: AtomicBool,
     begun: SyncSender<()>,
     let_through: Mutex<Receiver<()>>,
+}
+
+impl Gate {
+    fn pass(&self) {
+        if self.armed.swap(false, Ordering::SeqCst) {
+            self.begun.send(()).unwrap();
+            self.let_through.lock().unwrap().recv().unwrap();
+        }
+    }
 }
 
 struct SlowFile {
@@ -63,10 +75,7 @@ impl Disk for SlowDisk {
 
 impl DiskFile for SlowFile {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        if self.gate.armed.swap(false, Ordering::SeqCst) {
-            self.gate.begun.send(()).unwrap();
-            self.gate.let_through.lock().unwrap().recv().unwrap();
-        }
+        self.gate.pass();
         DiskFile::read_at(&self.file, buffer, at)
     }
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
@@ -79,12 +88,22 @@ impl DiskFile for SlowFile {
         self.file.bytes()
     }
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.gate.pass();
         self.file.set_bytes(bytes)
     }
 }
 
-#[test]
-fn dropping_a_segment_waits_for_reads_of_it() {
+/// A log whose first segment may be dropped.
+struct House {
+    dir: tempfile::TempDir,
+    disk: SlowDisk,
+    has_begun: Receiver<()>,
+    release: SyncSender<()>,
+    opened: Opened<SlowDisk>,
+}
+
+/// Appends batches of `bytes` until the log goes on in a second segment.
+fn house(bytes: usize) -> House {
     let dir = tempfile::tempdir().unwrap();
     let (begun, has_begun) = sync_channel(1);
     let (release, let_through) = sync_channel(1);
@@ -99,18 +118,39 @@ fn dropping_a_segment_waits_for_reads_of_it() {
         salt: 1,
     };
     let mut opened = open(disk.clone(), options).unwrap();
-    let at = opened.writer.cursor().next_body();
-    for _ in 0..6 {
+    while opened.writer.sync().unwrap().segment() < 2 {
         if opened.writer.cursor().rolls() {
             opened.keeper.prepare_spare().unwrap();
         }
-        opened.writer.append(&[5; 1000]).unwrap();
+        opened.writer.append(&vec![5; bytes]).unwrap();
     }
-    let upto = opened.writer.sync().unwrap();
-    assert_eq!(upto.segment(), 2);
-    opened.keeper.put_snapshot(upto, b"").unwrap();
-
+    opened.keeper.put_snapshot(opened.writer.sync().unwrap(), b"").unwrap();
     disk.gate.armed.store(true, Ordering::SeqCst);
+    House { dir, disk, has_begun, release, opened }
+}
+
+/// The last batch reaches beyond the size of a segment, and the file is cut before it is used again.
+#[test]
+fn a_segment_is_cut_when_its_name_is_gone() {
+    let House { dir, disk, has_begun, release, opened } = house(3000);
+    let first = dir.path().join("seg-00000001.log");
+    assert!(first.metadata().unwrap().len() > 4096);
+    let keeper = opened.keeper.clone();
+    let dropping = std::thread::spawn(move || keeper.drop_segments(&[1]));
+    has_begun.recv().unwrap();
+    let has_its_name = first.exists();
+    release.send(()).unwrap();
+    dropping.join().unwrap().unwrap();
+    assert!(!has_its_name, "whoever found it under its name found it cut");
+    let sizes: Vec<u64> =
+        disk.list().unwrap().iter().filter(|e| e.name.starts_with("spare")).map(|e| e.bytes).collect();
+    assert_eq!(sizes, [4096]);
+}
+
+#[test]
+fn dropping_a_segment_waits_for_reads_of_it() {
+    let House { dir: _dir, has_begun, release, opened, .. } = house(1000);
+    let at = Lsn::new(1, SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES);
     let reader = opened.reader.clone();
     let reading = std::thread::spawn(move || reader.read_at(at, 1000));
     has_begun.recv().unwrap();
