@@ -135,7 +135,7 @@ fn a_segment_is_cut_when_its_name_is_gone() {
     let House { dir, disk, has_begun, release, opened } = house(3000);
     let first = dir.path().join("seg-00000001.log");
     assert!(first.metadata().unwrap().len() > 4096);
-    let keeper = opened.keeper.clone();
+    let keeper = opened.keeper;
     let dropping = std::thread::spawn(move || keeper.drop_segments(&[1]));
     has_begun.recv().unwrap();
     let has_its_name = first.exists();
