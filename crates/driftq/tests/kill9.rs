@@ -93,7 +93,7 @@ fn nothing_is_lost_repeated_or_reordered_by_kill_9() {
     });
     world.history.record(Event::Drained);
     let confirmed = world.confirmed.load(Ordering::Relaxed);
-    let events = world.history.into_events();
+    let (times, events) = world.history.into_events();
     println!(
         "{confirmed} messages confirmed, {} events, {:.1} s",
         events.len(),
@@ -108,6 +108,10 @@ fn nothing_is_lost_repeated_or_reordered_by_kill_9() {
         *count += 1;
         if *count <= VIOLATIONS_SHOWN {
             println!("VIOLATION {text}");
+            let about = |(_, event): &(_, &Event)| event.work().is_some() && event.work() == violation.work();
+            for (time, event) in times.iter().zip(&events).filter(about) {
+                println!("  {:9.3} s {event:?}", time.as_secs_f64());
+            }
         }
     }
     println!("violations: {kinds:?}");

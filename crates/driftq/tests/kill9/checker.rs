@@ -54,6 +54,26 @@ pub(crate) enum Violation {
     NeverDrained,
 }
 
+impl Violation {
+    /// The message of a group that it is about, if it is about one.
+    pub(crate) const fn work(&self) -> Option<&Work> {
+        match self {
+            Self::AckedComesBack { work, .. }
+            | Self::AttemptTwice { work, .. }
+            | Self::AttemptTooLow { work, .. }
+            | Self::LastErrorLost { work, .. }
+            | Self::BuriedTwice { work }
+            | Self::BuriedTooEarly { work, .. } => Some(work),
+            Self::DeliveredOutOfOrder { later, .. } => Some(later),
+            Self::Lost { .. }
+            | Self::StoredTwice { .. }
+            | Self::ProducedOutOfOrder { .. }
+            | Self::TopicChanged { .. }
+            | Self::NeverDrained => None,
+        }
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")

@@ -1,6 +1,7 @@
 //! What the outside saw: every answer and every delivery, in the order in which it was noticed.
 
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// Names one message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,22 +39,44 @@ pub(crate) enum Event {
     Drained,
 }
 
+impl Event {
+    /// The message of a group that it is about, if it is about one.
+    pub(crate) const fn work(&self) -> Option<&Work> {
+        match self {
+            Self::Delivered { work, .. }
+            | Self::Acked { work, .. }
+            | Self::Nacked { work, .. }
+            | Self::Buried { work, .. } => Some(work),
+            Self::TopicConfirmed { .. }
+            | Self::TopicsListed { .. }
+            | Self::Produced { .. }
+            | Self::Drained => None,
+        }
+    }
+}
+
 /// Collects events from many threads.
-#[derive(Default)]
 pub(crate) struct History {
-    events: Mutex<Vec<Event>>,
+    begun: Instant,
+    events: Mutex<Vec<(Duration, Event)>>,
 }
 
 impl History {
+    pub(crate) fn begin() -> Self {
+        Self { begun: Instant::now(), events: Mutex::default() }
+    }
+
     pub(crate) fn record(&self, event: Event) {
-        self.events.lock().unwrap().push(event);
+        let mut events = self.events.lock().unwrap();
+        events.push((self.begun.elapsed(), event));
     }
 
     pub(crate) fn len(&self) -> usize {
         self.events.lock().unwrap().len()
     }
 
-    pub(crate) fn into_events(self) -> Vec<Event> {
-        self.events.into_inner().unwrap()
+    /// All of them, and when each was noticed.
+    pub(crate) fn into_events(self) -> (Vec<Duration>, Vec<Event>) {
+        self.events.into_inner().unwrap().into_iter().unzip()
     }
 }

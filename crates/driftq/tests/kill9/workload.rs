@@ -44,7 +44,7 @@ pub(crate) struct Reader {
 impl World {
     pub(crate) fn new() -> Self {
         Self {
-            history: History::default(),
+            history: History::begin(),
             life: Mutex::new((0, None)),
             changed: Condvar::new(),
             stop_producing: AtomicBool::new(false),
