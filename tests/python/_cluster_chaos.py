@@ -1,7 +1,11 @@
-"""Three servers on one log in PostgreSQL under producers and workers with effects, killed, put to sleep and drained at
-random; an outside checker judges.
+"""Three servers on one log under producers and workers with effects, killed, put to sleep and drained at random; an
+outside checker judges.
 
     DRIFTQ_BIN=target/release/driftq DRIFTQ_TEST_POSTGRES=postgres://… python3 tests/python/_cluster_chaos.py --seconds 300
+
+With `--engine postgres` or `--engine nats`, what holds the log is broken as well, by `driftq-testbed` beside the binary:
+PostgreSQL crashes, and fails over to its synchronous standby once; of three NATS servers the leader of the stream is
+killed.
 
 Every client repeats what was not answered, under the same name, at another server: what is acknowledged must be there,
 and nothing may be done twice.
@@ -13,6 +17,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -20,7 +25,7 @@ from collections import Counter
 
 from _broker import Server, until
 
-DATABASE = os.environ.get("DRIFTQ_TEST_POSTGRES", "")
+BINARY, DATABASE = os.environ.get("DRIFTQ_BIN", ""), os.environ.get("DRIFTQ_TEST_POSTGRES", "")
 NODES, TOPIC, GROUP, SCOPE = 3, "orders", "billing", "charge"
 # Longer than a take-over, so that most leases outlive one; an answer that was lost is made good after this.
 LEASE_MS = 10_000
@@ -31,14 +36,46 @@ PATIENCE_S = 60
 # A server that sleeps for longer than its seat lasts is replaced.
 SLEEP_S = 4
 PAUSE_S = (2.0, 5.0)
+# How many blows hit what holds the log.
+ENGINE_SHARE = 0.25
+
+
+class Engine:
+    """What holds the log, and breaks on demand."""
+
+    def __init__(self, kind):
+        command = [os.path.join(os.path.dirname(BINARY), "driftq-testbed"), "break", kind]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.url, self.can_fail_over = self.process.stdout.readline().strip(), kind == "postgres"
+        assert self.url, "what holds the log did not start"
+
+    def order(self, what):
+        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline().strip() == "done", what
+
+    def strike(self, dice):
+        if self.can_fail_over and dice.random() < 0.3:
+            self.can_fail_over = False
+            self.order("fail-over")
+            return "fail-over"
+        self.order("down")
+        time.sleep(dice.uniform(0, 3))
+        self.order("up")
+        return "crash of the engine"
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait(PATIENCE_S)
 
 
 class World:
     """The servers, what was asked of them, and what was done outside."""
 
-    def __init__(self, seed, schema):
-        self.dice, self.stop = random.Random(seed), threading.Event()
-        flags = ("--log", DATABASE, "--log-schema", schema, "--node-url", "http://127.0.0.1:0")
+    def __init__(self, seed, schema, engine):
+        self.dice, self.stop, self.engine = random.Random(seed), threading.Event(), engine
+        log = engine.url if engine else DATABASE
+        flags = ("--log", log, "--log-schema", schema, "--node-url", "http://127.0.0.1:0")
         self.nodes = [Server(*flags) for _ in range(NODES)]
         self.lock, self.failures = threading.Lock(), []
         self.stored, self.charges, self.answers = set(), Counter(), []
@@ -141,6 +178,8 @@ class World:
 
     def strike(self):
         """One blow; what it was."""
+        if self.engine and self.dice.random() < ENGINE_SHARE:
+            return self.engine.strike(self.dice)
         node = self.serving() if self.dice.random() < 0.8 else self.dice.choice(self.nodes)
         kind = self.dice.choice(("kill", "kill", "sleep", "drain"))
         if node is None:
@@ -184,8 +223,12 @@ def main():
     parser.add_argument("--producers", type=int, default=8)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", choices=("postgres", "nats"), help="start it, and break it as well")
     arguments = parser.parse_args()
-    world = World(arguments.seed, f"chaos_{os.getpid()}")
+    if not (DATABASE or arguments.engine):
+        sys.exit("name a database in DRIFTQ_TEST_POSTGRES, or an --engine")
+    engine = arguments.engine and Engine(arguments.engine)
+    world = World(arguments.seed, f"chaos_{os.getpid()}", engine)
     world.producers = arguments.producers
     status, answer = world.ask(0, "PUT", f"/v2/topics/{TOPIC}", {"partitions": 4})
     assert status in (200, 201), answer
@@ -208,12 +251,12 @@ def main():
         world.stop.set()
         for node in world.nodes:
             node.discard()
+        if engine:
+            engine.end()
     gaps = world.gaps()
     print(f"{len(world.stored)} stored, {sum(world.charges.values())} charged once; {dict(blows)}")
     print("longest silences of all servers, s:", " ".join(f"{gap:.2f}" for gap in gaps[:8]))
 
 
 if __name__ == "__main__":
-    if not DATABASE:
-        sys.exit("name a database in DRIFTQ_TEST_POSTGRES")
     main()
