@@ -27,6 +27,43 @@ const ORDERS_MAX: usize = 64;
 #[cfg(not(all(feature = "nats", feature = "postgres")))]
 const ABSENT: &str = "this build keeps no such log; build it with `cargo build --release --features full`";
 
+/// What only the servers of a cluster know, because it is kept where their log is: what is signed with it was said by one
+/// of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Secret([u8; SECRET_BYTES]);
+
+/// Bytes of a [`Secret`].
+const SECRET_BYTES: usize = 32;
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Secret(..)")
+    }
+}
+
+#[cfg_attr(not(any(feature = "nats", feature = "postgres")), expect(dead_code, reason = "no register"))]
+impl Secret {
+    /// A new one.
+    pub(crate) fn new() -> Result<Self, StartError> {
+        let mut bytes = [0; SECRET_BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| StartError::Log(format!("no randomness: {error}")))?;
+        Ok(Self(bytes))
+    }
+
+    /// As it is kept.
+    pub(crate) const fn bytes(&self) -> &[u8; SECRET_BYTES] {
+        &self.0
+    }
+
+    /// What was kept; an error if it is none.
+    pub(crate) fn kept(bytes: &[u8]) -> Result<Self, StartError> {
+        let bytes = bytes.try_into().map_err(|_| {
+            StartError::Damaged("the secret of the cluster has another length than it was made with".into())
+        })?;
+        Ok(Self(bytes))
+    }
+}
+
 /// How the servers of a cluster stand, as the database last said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
@@ -96,12 +133,15 @@ pub(crate) trait Register: Send + 'static {
     fn leave(&mut self) -> Result<(), String>;
     /// Marks a server. False if there is none of this URL.
     fn drain(&mut self, url: &str, is_drained: bool) -> Result<bool, String>;
+    /// What the servers of the cluster know and nobody else.
+    fn secret(&self) -> Secret;
 }
 
 /// This server's part in a cluster. Dropping it gives the seat up.
 #[derive(Debug)]
 pub struct Seat {
     url: String,
+    secret: Secret,
     standing: watch::Receiver<Standing>,
     orders: SyncSender<Order>,
 }
@@ -134,10 +174,25 @@ impl Seat {
     #[cfg_attr(not(any(feature = "nats", feature = "postgres")), expect(dead_code, reason = "no register"))]
     fn begin(register: impl Register, url: &str) -> Result<Self, StartError> {
         let (tell, standing) = watch::channel(Standing::default());
+        let secret = register.secret();
         let (orders, received) = sync_channel(ORDERS_MAX);
         let thread = thread::Builder::new().name("driftq-seat".into());
         thread.spawn(move || keep(register, &tell, &received))?;
-        Ok(Self { url: url.to_owned(), standing, orders })
+        Ok(Self { url: url.to_owned(), secret, standing, orders })
+    }
+
+    /// Signs what this server says to another one of the cluster.
+    #[must_use]
+    pub fn sign(&self, said: &str) -> String {
+        blake3::keyed_hash(self.secret.bytes(), said.as_bytes()).to_hex().to_string()
+    }
+
+    /// Whether a server of the cluster has signed this.
+    #[must_use]
+    pub fn is_signed(&self, said: &str, signature: &str) -> bool {
+        // Compared in the same time wherever they differ.
+        let signed = blake3::keyed_hash(self.secret.bytes(), said.as_bytes());
+        blake3::Hash::from_hex(signature).is_ok_and(|signature| signature == signed)
     }
 
     /// Where the others reach this server.

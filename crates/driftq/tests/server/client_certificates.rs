@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Instant;
 
+use driftq_testbed::Postgres;
 use driftq_tls::tokio_rustls::rustls::crypto::ring;
 use driftq_tls::tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use driftq_tls::tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -249,6 +250,57 @@ fn a_certificate_acts_as_its_key_and_no_more() {
     let mut bare = world.open(None);
     assert_eq!(bare.call(root, "GET", "/v2/keys", None).0, 200);
     assert_unauthenticated(&bare.produce("orders"), "shows no key");
+}
+
+#[test]
+fn a_certificate_counts_on_every_server_of_a_cluster() {
+    let database = Postgres::start().unwrap();
+    let certificates = Certificates::new();
+    let authority = certificates.authority("clients");
+    let data = certificates.path("data");
+    let made = run(&["key", "create", "--root", "-o", "json", "--data", data.to_str().unwrap()]).ok();
+    let root = made.json()["secret"].as_str().unwrap().to_owned();
+    fs::write(certificates.path("root"), &root).unwrap();
+    let start = |more: &[String]| {
+        let mut arguments = certificates.tls_arguments().to_vec();
+        arguments.extend([
+            "--keys=required".to_owned(),
+            format!("--root-key-file={}", certificates.path("root").display()),
+            format!("--log={}", database.url()),
+            "--node-url=https://127.0.0.1:0".to_owned(),
+        ]);
+        arguments.extend_from_slice(more);
+        let mut command = driftq();
+        command.env("SSL_CERT_FILE", certificates.path("first"));
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        Server::start_by(command, Path::new("/nonexistent/driftq-data"), &arguments)
+    };
+    let open = |server: &Server, shown: Option<&Shown>| {
+        Http::open(server.address, &config(&certificates.path("first"), shown))
+            .expect("the handshake is done")
+    };
+    let before = start(&[]);
+    assert_eq!(open(&before, None).call(Some(&root), "PUT", "/v2/topics/orders", Some("{}")).0, 201);
+    let spec = json!({"actions": ["produce"], "topics": ["orders"]}).to_string();
+    let (_, made) = open(&before, None).call(Some(&root), "POST", "/v2/keys", Some(&spec));
+    let id = made["key"]["id"].as_str().unwrap().to_owned();
+    before.kill();
+    let mapped = [
+        format!("--tls-client-ca={}", certificates.path("clients").display()),
+        format!("--tls-client=billing={id}"),
+    ];
+    let nodes = [start(&mapped), start(&mapped)];
+    // Waits until one serves, and until both know which.
+    for node in &nodes {
+        assert_eq!(open(node, None).call(Some(&root), "GET", "/v2/topics/orders", None).0, 200);
+    }
+    let billing = named("billing", &authority);
+    for node in &nodes {
+        assert_eq!(open(node, Some(&billing)).produce("orders").0, 201);
+        assert_unauthenticated(&open(node, None).produce("orders"), "shows no key");
+        let mail = named("mail", &authority);
+        assert_unauthenticated(&open(node, Some(&mail)).produce("orders"), "stands for none");
+    }
 }
 
 #[test]

@@ -212,6 +212,43 @@ pub(crate) fn hands_over_when_drained(start: impl Fn() -> Server) {
 }
 
 #[test]
+fn who_prefers_it_is_told_where_to_ask() {
+    let nodes = three(in_schema("cluster_told"));
+    let prefer = [("prefer", "respond-async, Redirect"), ("content-type", "application/json")];
+    let body = json!({"value": "once"}).to_string();
+    let path = "/v2/topics/t/messages?x=1";
+    let told = Client::connect(nodes[1].address).call("POST", path, &prefer, Some(body.as_bytes()));
+    assert_eq!(told.status, 307, "{}", told.text());
+    assert_eq!(told.header("location"), Some(format!("{}{path}", nodes[0].url()).as_str()));
+    let path = "/v2/topics/t/messages";
+    let taken = Client::connect(nodes[0].address).call("POST", path, &prefer, Some(body.as_bytes()));
+    assert!(taken.status < 300, "{} {}", taken.status, taken.text());
+    let lease = json!({"owner": "me", "max": 10, "wait_ms": 5_000});
+    let lent = Client::connect(nodes[2].address).post_json("/v2/topics/t/groups/g/lease", &lease).json();
+    assert_eq!(lent["messages"].as_array().map(Vec::len), Some(1), "{lent}");
+}
+
+/// The audit names the client, whichever server it asked; and nobody else is believed.
+#[test]
+fn the_audit_knows_where_a_request_came_from() {
+    let nodes = three(in_schema("cluster_audit"));
+    let signature = "0".repeat(64);
+    let forged = format!("6.6.6.6:66 - {signature}");
+    for (node, name) in [(1, "through-another"), (0, "forged")] {
+        let mut client = Client::connect(nodes[node].address);
+        let own = client.socket.get_ref().local_addr().unwrap().to_string();
+        let headers = [("x-request-id", name), ("driftq-relayed", &forged)];
+        let headers = if node == 0 { &headers[..] } else { &headers[..1] };
+        let made = client.call("PUT", &format!("/v2/topics/{name}"), headers, None);
+        assert_eq!(made.status, 201, "{}", made.text());
+        let audit = Client::connect(nodes[2].address).get("/v2/audit").json();
+        let entries = audit["entries"].as_array().unwrap();
+        let entry = entries.iter().find(|entry| entry["request_id"] == name).unwrap();
+        assert_eq!(entry["from"], own, "{entry}");
+    }
+}
+
+#[test]
 fn a_server_that_takes_no_part_does_not_end_the_cluster() {
     let nodes = three(in_schema("cluster_robbed"));
     let nowhere = Path::new("/nonexistent/driftq-data");

@@ -27,6 +27,7 @@ use super::live::{self, Live};
 use super::options::Options;
 use super::peer::Peer;
 use super::pulse::Pulse;
+use super::relay;
 use super::request::{check_url, discard_body, read_body};
 use super::request_id::{RequestIds, X_REQUEST_ID};
 use super::server::Edge;
@@ -86,6 +87,9 @@ impl Edge for App {
     ) -> Result<Answer, Infallible> {
         pulse.busy();
         let (mut head, body) = request.into_parts();
+        let seat = self.seat.as_deref();
+        let sender = seat.and_then(|seat| relay::vouched(seat, &self.options.tls_client, &head));
+        let peer = sender.map_or(peer, Arc::new);
         let id = self.ids.of(&head.headers);
         let endpoint = Target::find(&head.method, head.uri.path()).endpoint;
         let asked = self.tracer.as_ref().and_then(|tracer| tracer.asked(&head.headers, endpoint.produces()));

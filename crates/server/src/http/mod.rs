@@ -22,6 +22,7 @@ mod options;
 mod overlong;
 pub(crate) mod peer;
 mod pulse;
+mod relay;
 mod request;
 mod request_id;
 mod secure;

@@ -37,10 +37,14 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nobody shows one without TLS"))]
     pub(crate) fn new(name: Option<String>, keys: &CertificateKeys) -> Self {
         let key = name.as_ref().and_then(|name| keys.get(name)).copied();
         Self { name, key }
+    }
+
+    /// What it goes by, if anything.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// The key that a request without a key is made with.

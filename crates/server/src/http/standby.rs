@@ -3,7 +3,7 @@
 //! A request is read whole, as the serving server would read it, and sent to that one; what comes back is passed on as
 //! it comes. While nobody serves, requests wait: a server that dies is replaced within seconds, and one that hands over
 //! within less. A request that was sent and not answered is not sent again: whether it was carried out is for its sender
-//! to find out.
+//! to find out. Who prefers to ask the serving server by itself is told where that is.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,8 +19,8 @@ use driftq_engine::cluster::{SEAT_TIME, Seat, Standing};
 use driftq_http::{Address, Begun, Body, Client, Failure, Options as Way};
 use hyper::body::Incoming;
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, ORIGIN, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
@@ -36,15 +36,18 @@ use super::endpoint::{Dialect, Endpoint, Target};
 use super::options::Options;
 use super::peer::Peer;
 use super::pulse::Pulse;
+use super::relay::{RELAYED, vouch};
 use super::request::{check_url, discard_body, read_body};
 use super::request_id::{RequestIds, X_REQUEST_ID};
 use super::server::Edge;
 use crate::metrics::{Format, Metrics};
 
-/// Says that a request was passed on: whoever is asked then does not pass it on again.
-const RELAYED: HeaderName = HeaderName::from_static("driftq-relayed");
-/// Said in that header by a server that does not serve: nothing was done.
+/// Said in the header of a request that was [passed on](RELAYED) by a server that does not serve: nothing was done.
 const NOT_HERE: &str = "not-here";
+/// What a client asks for with `prefer: redirect`.
+const REDIRECT: &str = "redirect";
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 /// How long a request waits for a server that serves. A seat is free when its time is over, and a log takes a moment to
 /// be opened.
 const HOLD: Duration = SEAT_TIME.saturating_mul(5);
@@ -58,6 +61,7 @@ const METRICS: &str =
 /// What belongs to one connection and not to the request.
 const HOP_BY_HOP: [HeaderName; 6] = [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, EXPECT];
 
+const NOBODY_FOR_A_WHILE: &str = "no server of the cluster has served for a while";
 /// Said when the server that was asked is no longer the one to ask.
 const REPLACED: &str = "another one serves now";
 
@@ -75,7 +79,7 @@ pub(super) struct Standby {
     /// The way to the server that served last, and its URL.
     way: Mutex<Option<(String, Client)>>,
     /// Held, so that the seat is kept as long as anybody serves.
-    _seat: Arc<Seat>,
+    seat: Arc<Seat>,
 }
 
 impl Standby {
@@ -89,7 +93,7 @@ impl Standby {
             crowd: Crowd::default(),
             standing: seat.standing(),
             way: Mutex::default(),
-            _seat: seat,
+            seat,
         }
     }
 
@@ -98,7 +102,7 @@ impl Standby {
         head: &Parts,
         body: Incoming,
         id: &HeaderValue,
-        pulse: &Arc<Pulse>,
+        (peer, pulse): (&Peer, &Arc<Pulse>),
     ) -> Result<Answer, Fault> {
         let body = match self.options.door.admit(head, body).await? {
             Entrance::Open(body) => body,
@@ -115,8 +119,12 @@ impl Standby {
             put(&mut answer, RELAYED, HeaderValue::from_static(NOT_HERE));
             return Ok(answer);
         }
+        if prefers_redirect(&head.headers) {
+            discard_body(body).await;
+            return self.redirected(head).await;
+        }
         let body = read_body(head, body, &self.options, &self.budget).await?.unwrap_or_default();
-        let (begun, replaced) = self.relayed(head, body, id).await?;
+        let (begun, replaced) = self.relayed(head, body, id, peer).await?;
         Ok(passed_on(begun, replaced, pulse))
     }
 
@@ -140,11 +148,35 @@ impl Standby {
         }
     }
 
+    /// Says where the server is that serves, as soon as there is one.
+    async fn redirected(&self, head: &Parts) -> Result<Answer, Fault> {
+        let mut standing = self.standing.clone();
+        let taker = timeout_at(
+            (Instant::now() + HOLD).into(),
+            standing.wait_for(|standing| standing.taker().is_some()),
+        );
+        let url = taker.await.ok().and_then(Result::ok).and_then(|now| now.taker().map(str::to_owned));
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let location = url.map(|url| format!("{}{path}", url.trim_end_matches('/')));
+        let location = location.and_then(|location| HeaderValue::try_from(location).ok());
+        let location = location.ok_or_else(|| nobody(NOBODY_FOR_A_WHILE))?;
+        let mut answer = whole(StatusCode::TEMPORARY_REDIRECT, Format::Text.content_type(), Bytes::new());
+        put(&mut answer, LOCATION, location);
+        put(&mut answer, PREFERENCE_APPLIED, HeaderValue::from_static(REDIRECT));
+        Ok(answer)
+    }
+
     /// Sends a request to the server that serves, as soon as there is one that takes it.
-    async fn relayed(&self, head: &Parts, body: Bytes, id: &HeaderValue) -> Result<(Begun, Replaced), Fault> {
+    async fn relayed(
+        &self,
+        head: &Parts,
+        body: Bytes,
+        id: &HeaderValue,
+        peer: &Peer,
+    ) -> Result<(Begun, Replaced), Fault> {
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
         let mut headers = end_to_end(&head.headers);
-        headers.insert(RELAYED, HeaderValue::from_static("1"));
+        headers.insert(RELAYED, vouch(&self.seat, peer, head, id));
         headers.insert(X_REQUEST_ID, id.clone());
         let until = Instant::now() + HOLD;
         let mut standing = self.standing.clone();
@@ -174,7 +206,7 @@ impl Standby {
                 None => timeout_at(until.into(), standing.changed()).await.is_err(),
             };
             if is_late {
-                return Err(nobody("no server of the cluster has served for a while"));
+                return Err(nobody(NOBODY_FOR_A_WHILE));
             }
         }
     }
@@ -229,13 +261,13 @@ impl Edge for Standby {
     async fn handle(
         self: Arc<Self>,
         pulse: Arc<Pulse>,
-        _: Arc<Peer>,
+        peer: Arc<Peer>,
         request: Request<Incoming>,
     ) -> Result<Answer, Infallible> {
         pulse.busy();
         let (head, body) = request.into_parts();
         let id = self.ids.of(&head.headers);
-        let answered = self.answered(&head, body, &id, &pulse).await;
+        let answered = self.answered(&head, body, &id, (&peer, &pulse)).await;
         let mut answer = answered.unwrap_or_else(|fault| {
             let endpoint = Target::find(&head.method, head.uri.path()).endpoint;
             refusal(&fault, endpoint.dialect(), &id)
@@ -303,6 +335,12 @@ fn end_to_end(headers: &HeaderMap) -> HeaderMap {
         }
     }
     kept
+}
+
+/// Whether a client wants to be told where the serving server is instead of having its request passed on.
+fn prefers_redirect(headers: &HeaderMap) -> bool {
+    let said = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
+    said.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case(REDIRECT))
 }
 
 /// Whether a server has only said that it does not serve any more.

@@ -102,6 +102,10 @@ impl Names {
     fn seat(&self) -> String {
         format!("driftq.{}.cluster.seat", self.log)
     }
+
+    fn secret(&self) -> String {
+        format!("driftq.{}.cluster.secret", self.log)
+    }
 }
 
 /// What the handles of one open log have in common.

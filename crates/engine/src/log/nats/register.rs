@@ -6,15 +6,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::fault::Trouble;
 use super::link::{Expect, Link, Stored};
 use super::stream::{self, troubled};
 use super::{Names, NatsLog};
-use crate::cluster::{Claim, Node, Register, SEAT_TIME, Standing};
+use crate::cluster::{Claim, Node, Register, SEAT_TIME, Secret, Standing};
 use crate::failure::StartError;
 use crate::log::NatsPlace;
 
-/// Subjects that are looked at: two of each server, and the seat.
-const SUBJECTS_MAX: u32 = 513;
+/// Subjects that are looked at: two of each server, the seat, and the secret.
+const SUBJECTS_MAX: u32 = 514;
 /// Bytes of a URL's digest in the name of a subject, which may not have every letter in it.
 const DIGEST_BYTES: usize = 8;
 
@@ -32,6 +33,7 @@ pub(crate) struct NatsRegister {
     link: Link,
     names: Names,
     url: String,
+    secret: Secret,
 }
 
 /// One of its messages.
@@ -53,10 +55,11 @@ impl NatsRegister {
             &link,
             &stream::config(&names.register(), &names.register_subjects(), &place.cluster, 1),
         )?;
-        Ok(Self { link, names, url: url.to_owned() })
+        let secret = secret(&link, &names)?;
+        Ok(Self { link, names, url: url.to_owned(), secret })
     }
 
-    fn put(&self, subject: &str, expect: &Expect, said: &Said) -> Result<u64, super::Trouble> {
+    fn put(&self, subject: &str, expect: &Expect, said: &Said) -> Result<u64, Trouble> {
         let payload = serde_json::to_vec(said).unwrap_or_default();
         self.link.publish(&self.names.register(), subject, expect, payload.into())
     }
@@ -92,6 +95,21 @@ impl NatsRegister {
             digest.as_bytes()[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
         format!("driftq.{}.cluster.{kind}.{name}", self.names.log)
     }
+}
+
+/// The secret of the cluster. The first one that is kept stays.
+fn secret(link: &Link, names: &Names) -> Result<Secret, StartError> {
+    let (stream, subject, new) = (names.register(), names.secret(), Secret::new()?);
+    let kept = link.patiently(|link| {
+        let payload = new.bytes().to_vec().into();
+        match link.publish(&stream, &subject, &Expect::LastOfSubject(0), payload) {
+            Err(trouble) if !trouble.is_lost_race() => return Err(trouble),
+            _ => {}
+        }
+        let kept = link.last(&stream, &subject)?;
+        kept.ok_or_else(|| Trouble::Unsure("a replica of the register lags behind".into()))
+    });
+    Secret::kept(&kept.map_err(|trouble| troubled(&trouble))?.payload)
 }
 
 impl Entry {
@@ -163,10 +181,14 @@ impl Register for NatsRegister {
         let put = self.put(&self.node("drained", url), &Expect::Nothing, &said);
         put.map(|_| true).map_err(|trouble| trouble.to_string())
     }
+
+    fn secret(&self) -> Secret {
+        self.secret
+    }
 }
 
 /// Milliseconds since 1970 of a time such as `2026-11-17T22:14:01.123456789Z`.
-fn millis(time: &str) -> Option<u64> {
+pub(super) fn millis(time: &str) -> Option<u64> {
     let (date, clock) = time.strip_suffix('Z')?.split_once('T')?;
     let mut parts = date.split('-').map(str::parse::<u64>);
     let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);

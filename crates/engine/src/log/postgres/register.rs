@@ -7,7 +7,7 @@ use tokio_postgres::types::Type;
 use super::link::{Link, Route};
 use super::schema::{Purpose, make_sure};
 use super::{PostgresLog, PostgresPlace, SHARD, Statements};
-use crate::cluster::{Claim, Node, Register, SEAT_TIME, Standing};
+use crate::cluster::{Claim, Node, Register, SEAT_TIME, Secret, Standing};
 use crate::failure::StartError;
 
 /// Most servers that are told of.
@@ -25,6 +25,10 @@ const TABLES: &str = "SELECT pg_advisory_xact_lock(8251066101917);
         url text NOT NULL,
         until timestamptz NOT NULL
     );
+    CREATE TABLE IF NOT EXISTS {schema}.secret (
+        one boolean PRIMARY KEY DEFAULT true CHECK (one),
+        body bytea NOT NULL
+    );
     DELETE FROM {schema}.node WHERE seen < now() - interval '1 hour' AND NOT is_drained;";
 
 /// By the clock of the database alone. It need not outlive a crash: a seat that is lost is taken again.
@@ -40,6 +44,10 @@ const LOOK: &str = "SELECT node.url, greatest(0, extract(epoch FROM clock_timest
         node.is_drained, CASE WHEN seat.until > clock_timestamp() THEN seat.url END \
     FROM {schema}.node LEFT JOIN {schema}.seat ON seat.shard = $1 ORDER BY node.url LIMIT $2";
 
+/// The first one that is kept stays.
+const KEEP: &str = "INSERT INTO {schema}.secret (body) VALUES ($1) ON CONFLICT DO NOTHING";
+const KEPT: &str = "SELECT body FROM {schema}.secret";
+
 const LEAVE: &str = "UPDATE {schema}.seat SET until = clock_timestamp() - interval '1 second' \
     WHERE shard = $1 AND url = $2";
 
@@ -50,6 +58,7 @@ pub(crate) struct PostgresRegister {
     link: Link,
     statements: Arc<Statements>,
     url: String,
+    secret: Secret,
 }
 
 impl PostgresRegister {
@@ -60,7 +69,11 @@ impl PostgresRegister {
         let mut link = Link::new(Arc::clone(route)).map_err(|trouble| log.trouble(&trouble))?;
         make_sure(&mut link, &log.statements, place, Purpose::Serve)?;
         link.execute(&log.statements.text(TABLES)).map_err(|trouble| log.trouble(&trouble))?;
-        Ok(Self { link, statements: log.statements, url: url.to_owned() })
+        let new = Secret::new()?;
+        let kept = link.query(&log.statements.text(KEEP), &[(&new.bytes().as_slice() as _, Type::BYTEA)]);
+        let kept = kept.and_then(|_| link.query_one(&log.statements.text(KEPT), &[]));
+        let secret = Secret::kept(kept.map_err(|trouble| log.trouble(&trouble))?.get(0))?;
+        Ok(Self { link, statements: log.statements, url: url.to_owned(), secret })
     }
 }
 
@@ -103,5 +116,9 @@ impl Register for PostgresRegister {
         let values = [(&url as _, Type::TEXT), (&is_drained as _, Type::BOOL)];
         let rows = self.link.query(&self.statements.text(DRAIN), &values);
         rows.map(|rows| !rows.is_empty()).map_err(|trouble| trouble.to_string())
+    }
+
+    fn secret(&self) -> Secret {
+        self.secret
     }
 }
