@@ -5,7 +5,53 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use driftq_core::Time;
 
+#[cfg(any(feature = "nats", feature = "postgres"))]
+use crate::failure::StartError;
 use crate::locks::lock;
+
+/// How far this machine's clock may be off from the one that the servers of a log share.
+#[cfg(any(feature = "nats", feature = "postgres"))]
+const OFF_MAX: Duration = Duration::from_secs(60);
+
+/// What a clock elsewhere showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Since the Unix epoch.
+    pub shown: Duration,
+    /// It showed that at some moment after this one …
+    pub asked: Instant,
+    /// … and before this one.
+    pub answered: Instant,
+}
+
+#[cfg(any(feature = "nats", feature = "postgres"))]
+impl Reading {
+    /// Asks a clock elsewhere.
+    pub(crate) fn take<E>(ask: impl FnOnce() -> Result<Duration, E>) -> Result<Self, E> {
+        let asked = Instant::now();
+        let shown = ask()?;
+        Ok(Self { shown, asked, answered: Instant::now() })
+    }
+
+    /// Refuses a machine whose clock is far off. What the broker does is counted by the shared clock; certificates,
+    /// traces and the programs beside it go by this machine's.
+    pub(crate) fn check(&self, whose: &str) -> Result<(), StartError> {
+        self.check_against(wall().saturating_sub(self.answered.elapsed()), whose)
+    }
+
+    /// `wall` is what this machine's clock showed when the answer was here.
+    fn check_against(&self, wall: Duration, whose: &str) -> Result<(), StartError> {
+        let earliest = wall.saturating_sub(self.answered.saturating_duration_since(self.asked));
+        let (off, direction) = match (earliest.checked_sub(self.shown), self.shown.checked_sub(wall)) {
+            (Some(ahead), _) if ahead > OFF_MAX => (ahead, "ahead of"),
+            (_, Some(behind)) if behind > OFF_MAX => (behind, "behind"),
+            _ => return Ok(()),
+        };
+        let what = format!("the clock of this machine is {} s {direction} {whose}", off.as_secs());
+        let help = "have a time service set both (chrony, systemd-timesyncd), and start again";
+        Err(StartError::Database { what, help: help.into() })
+    }
+}
 
 /// Milliseconds since the Unix epoch that never go back.
 ///
@@ -13,6 +59,9 @@ use crate::locks::lock;
 /// systems stands still, or once a late time service has set it, everything is due when the calendar says so. Leases
 /// whose end has come meanwhile have lapsed. While the machine's clock is behind, because it was set back, time goes on
 /// at half its pace until the two meet: nothing stands still, and no due time is further off than the clock was set.
+///
+/// Servers that share a log [follow](Self::follow) one clock, the one where the log is kept: whichever of them takes
+/// over ends leases when the one before would have, whatever their own clocks show.
 #[derive(Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -25,15 +74,36 @@ struct Course {
     told: Duration,
     /// What the steady clock showed then.
     steady: Duration,
+    /// What a clock elsewhere showed that is followed, and what the steady clock showed then.
+    followed: Option<(Duration, Duration)>,
 }
 
 impl Course {
     /// The time, given what both clocks show.
     fn tell(&mut self, wall: Duration, steady: Duration) -> Duration {
+        let wall = self.followed.map_or(wall, |(shown, then)| shown + steady.saturating_sub(then));
         let passed = steady.saturating_sub(self.steady);
         self.steady = self.steady.max(steady);
         self.told = wall.max(self.told + passed / 2);
         self.told
+    }
+
+    /// Goes by a clock elsewhere from now on, which showed `shown` at some moment between these two of the steady clock.
+    /// What is believed of it changes only if it cannot be true: an answer that took long says little.
+    fn follow(&mut self, shown: Duration, asked: Duration, answered: Duration) {
+        let passed = answered.saturating_sub(asked);
+        let now = match self.followed {
+            Some((before, then)) => {
+                let expected = before + answered.saturating_sub(then);
+                expected.clamp(shown, shown + passed)
+            }
+            None => {
+                // Nobody has been told a time yet.
+                (self.told, self.steady) = (shown + passed / 2, answered);
+                self.told
+            }
+        };
+        self.followed = Some((now, answered));
     }
 }
 
@@ -44,7 +114,7 @@ fn wall() -> Duration {
 
 impl Clock {
     pub(crate) fn start() -> Self {
-        let course = Course { told: wall(), steady: Duration::ZERO };
+        let course = Course { told: wall(), steady: Duration::ZERO, followed: None };
         Self { start: Instant::now(), course: Mutex::new(course) }
     }
 
@@ -53,6 +123,12 @@ impl Clock {
         // Read under the lock: an older reading that comes later would count its time twice.
         let (wall, steady) = (wall(), self.start.elapsed());
         course.tell(wall, steady)
+    }
+
+    /// Goes by a clock elsewhere. The first time, before anybody asks what time it is.
+    pub(crate) fn follow(&self, reading: &Reading) {
+        let since = |moment: Instant| moment.saturating_duration_since(self.start);
+        lock(&self.course).follow(reading.shown, since(reading.asked), since(reading.answered));
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -84,7 +160,7 @@ mod tests {
     /// A course at noon of some day, by both clocks.
     fn noon() -> (Course, Duration) {
         let noon = 500_000 * HOUR;
-        (Course { told: noon, steady: Duration::ZERO }, noon)
+        (Course { told: noon, steady: Duration::ZERO, followed: None }, noon)
     }
 
     #[test]
@@ -129,6 +205,52 @@ mod tests {
             before = told;
         }
         assert_eq!(before, noon + 2 * HOUR, "and it has healed");
+    }
+
+    #[test]
+    fn a_clock_that_is_followed_counts_and_the_machines_does_not() {
+        let (mut course, noon) = noon();
+        let there = noon - 30 * SECOND;
+        course.follow(there, SECOND, SECOND);
+        // The machine's clock is ahead by half a minute, and is then set ahead by an hour.
+        assert_eq!(course.tell(noon + 2 * SECOND, 2 * SECOND), there + SECOND);
+        assert_eq!(course.tell(noon + HOUR, 4 * SECOND), there + 3 * SECOND);
+        // That one is set ahead, and back again.
+        course.follow(there + HOUR, 5 * SECOND, 5 * SECOND);
+        assert_eq!(course.tell(noon, 6 * SECOND), there + HOUR + SECOND);
+        course.follow(there + 6 * SECOND, 7 * SECOND, 7 * SECOND);
+        assert_eq!(course.tell(noon, 10 * SECOND), there + HOUR + 3 * SECOND, "it never goes back");
+    }
+
+    #[test]
+    fn an_answer_that_took_long_changes_only_what_cannot_be_true() {
+        let (mut course, noon) = noon();
+        course.follow(noon, SECOND, SECOND);
+        // It showed noon and 3 s when the question was on its way, or the answer.
+        course.follow(noon + 3 * SECOND, 2 * SECOND, 8 * SECOND);
+        assert_eq!(course.tell(noon, 8 * SECOND), noon + 7 * SECOND);
+        // It cannot show more than noon and 9 s by now, nor less than that.
+        course.follow(noon + 8 * SECOND, 11 * SECOND, 12 * SECOND);
+        assert_eq!(course.followed, Some((noon + 9 * SECOND, 12 * SECOND)));
+        course.follow(noon + 20 * SECOND, 12 * SECOND, 13 * SECOND);
+        assert_eq!(course.followed, Some((noon + 20 * SECOND, 13 * SECOND)));
+    }
+
+    #[cfg(any(feature = "nats", feature = "postgres"))]
+    #[test]
+    fn a_machine_whose_clock_is_far_off_is_refused_in_words() {
+        let (asked, noon) = (Instant::now(), 500_000 * HOUR);
+        let reading = Reading { shown: noon, asked, answered: asked + 5 * SECOND };
+        for fine in [noon, noon - OFF_MAX, noon + OFF_MAX + 5 * SECOND] {
+            assert!(reading.check_against(fine, "the database's").is_ok(), "{fine:?}");
+        }
+        let told = reading.check_against(noon + HOUR, "the database's").unwrap_err().to_string();
+        assert!(
+            told.contains("is 3595 s ahead of the database's") && told.contains("time service"),
+            "{told}"
+        );
+        let told = reading.check_against(noon - HOUR, "the database's").unwrap_err().to_string();
+        assert!(told.contains("is 3600 s behind the database's"), "{told}");
     }
 
     #[test]

@@ -124,6 +124,8 @@ fn serve_epoch<L: Log>(
     let mut opened = log.open()?;
     let (state, recovery) = recover(&mut opened, shared.config.settings.seed, begun)?;
     tell(&recovery);
+    let clock = opened.archive.clock().map_err(|error| StartError::Log(error.to_string()))?;
+    clock.iter().for_each(|reading| shared.clock.follow(reading));
     shared.meters.recovery_ms.set(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
     let Opened { writer, archive, start, end, .. } = opened;
     let epoch = Epoch { shared, signal: KeeperSignal::default(), start, end };
@@ -226,7 +228,7 @@ impl Epoch<'_> {
 }
 
 /// Notices that another server has claimed the log also when there is nothing to write: readers of a deposed server
-/// would otherwise be handed what its successor hands out, too.
+/// would otherwise be handed what its successor hands out, too. Looks at the clock that all go by on the way.
 fn watch_claim<L: Log>(shared: &Shared, archive: &L::Archive, signal: &KeeperSignal) {
     while L::CAN_BE_DEPOSED && !signal.wait_stop(CLAIM_LOOK) {
         match archive.check_claim() {
@@ -235,7 +237,7 @@ fn watch_claim<L: Log>(shared: &Shared, archive: &L::Archive, signal: &KeeperSig
             }
             // Whoever has to write something finds out more, and says it.
             Err(error) => tracing::debug!(%error, "the claim could not be looked at"),
-            Ok(()) => {}
+            Ok(()) => archive.clock().iter().flatten().for_each(|reading| shared.clock.follow(reading)),
         }
     }
 }

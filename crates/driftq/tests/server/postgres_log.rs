@@ -132,6 +132,36 @@ fn a_second_server_takes_over_and_the_first_takes_nothing_more() {
     is_taken_over(|| server("shared"));
 }
 
+/// Servers that share a log share a clock: what is due is due by the database's, which is half a minute ahead here, and
+/// not by the machine's.
+#[test]
+fn a_server_goes_by_the_clock_of_the_database() {
+    for sql in [
+        "CREATE SCHEMA fake",
+        "CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS \
+         $$SELECT pg_catalog.clock_timestamp() + interval '30 s'$$",
+        "CREATE USER ahead SUPERUSER",
+        "ALTER ROLE ahead SET search_path = fake, pg_catalog",
+    ] {
+        DATABASE.psql(sql).unwrap();
+    }
+    let url = DATABASE.url().replace("driftq@", "ahead@");
+    let server = Server::start(Path::new("/nonexistent/driftq-data"), &["--log", &url]);
+    let mut client = Client::connect(server.address);
+    assert_eq!(client.post_json("/v1/topics", &json!({"name": "t"})).status, 201);
+    let times =
+        "SELECT to_char((now() + interval 'MANY s') AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')";
+    for (value, seconds) in [("due", "20"), ("not due", "300")] {
+        let at = DATABASE.psql(&times.replace("MANY", seconds)).unwrap();
+        let taken = client.post_json("/v2/topics/t/messages", &json!({"value": value, "deliver_at": at}));
+        assert!(taken.status < 300, "{}", taken.text());
+    }
+    let lease = json!({"owner": "me", "max": 10, "lease_ms": 60_000, "wait_ms": 5_000});
+    let lent = client.post_json("/v2/topics/t/groups/g/lease", &lease).json();
+    let lent: Vec<_> = lent["messages"].as_array().unwrap().iter().map(|lent| &lent["value"]).collect();
+    assert_eq!(lent, ["due"]);
+}
+
 /// Nobody writes anything: the first server finds out by itself, within a few seconds, and lets its readers go.
 #[test]
 fn an_idle_server_notices_that_it_was_deposed() {

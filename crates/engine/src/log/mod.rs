@@ -32,6 +32,7 @@ pub use postgres::PostgresLog;
 #[cfg(feature = "postgres")]
 pub(crate) use postgres::{PostgresRegister, PostgresSource, PostgresTarget};
 
+pub use crate::clock::Reading;
 use crate::failure::StartError;
 
 /// Whether a later reader of a snapshot can make sense of it.
@@ -108,6 +109,11 @@ pub trait Archive: Space + Clone + Send + Sync + 'static {
     /// Whether nobody else has claimed the log since; [`KeepError::Fenced`] if somebody has. Cheap.
     fn check_claim(&self) -> Result<(), KeepError> {
         Ok(())
+    }
+
+    /// What the clock shows where the log is kept, if that may be another machine: whoever opens the log goes by it.
+    fn clock(&self) -> Result<Option<Reading>, KeepError> {
+        Ok(None)
     }
 
     /// Where a segment ends; `None` if there is none of this number.

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::fault::Trouble;
 use super::link::{Stored, Wanted};
 use super::record::{Batch, Joiner, Mark, Part};
-use super::stream::info;
+use super::stream::{clock, info};
 use super::{Shared, fenced};
 use crate::locks::lock;
 use crate::log::extent::{assemble, body_at};
 use crate::log::{
-    Archive, Each, KeepError, Lsn, ReadError, Readable, ReplayError, SegmentInfo, Snapshot, Space,
+    Archive, Each, KeepError, Lsn, ReadError, Readable, Reading, ReplayError, SegmentInfo, Snapshot, Space,
 };
 
 /// A batch whose place in the stream is remembered for every so many bytes of a segment.
@@ -243,6 +243,11 @@ impl Archive for NatsArchive {
         let newest = newest.map_err(|trouble| kept(&trouble))?;
         let newest = newest.and_then(|message| Mark::decoded(&message.payload)).map(|mark| mark.epoch);
         if newest == Some(*epoch) { Ok(()) } else { Err(KeepError::Fenced(fenced(*epoch))) }
+    }
+
+    fn clock(&self) -> Result<Option<Reading>, KeepError> {
+        let Shared { link, names, .. } = &*self.shared;
+        link.patiently(|link| clock(link, &names.log)).map(Some).map_err(|trouble| kept(&trouble))
     }
 }
 

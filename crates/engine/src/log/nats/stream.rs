@@ -12,6 +12,8 @@ use super::Names;
 use super::address::Address;
 use super::fault::Trouble;
 use super::link::Link;
+use super::register::millis;
+use crate::clock::Reading;
 use crate::failure::StartError;
 
 /// The version of the streams that this program knows.
@@ -34,6 +36,9 @@ pub(super) struct Info {
     config: Value,
     pub(super) state: State,
     cluster: Option<Cluster>,
+    /// What the clock of the server shows that answers.
+    #[serde(default)]
+    ts: String,
 }
 
 #[derive(Deserialize)]
@@ -70,6 +75,15 @@ pub(super) fn info(link: &Link, stream: &str, subjects: Option<&str>) -> Result<
     link.call(&format!("STREAM.INFO.{stream}"), &body)
 }
 
+/// What the clock shows of the server that leads a stream.
+pub(super) fn clock(link: &Link, stream: &str) -> Result<Reading, Trouble> {
+    Reading::take(|| {
+        let ts = info(link, stream, None)?.ts;
+        let untold = || Trouble::Refused(format!("the server says \"{ts}\" for the time"), None);
+        millis(&ts).map(Duration::from_millis).ok_or_else(untold)
+    })
+}
+
 /// Nothing may go from a stream but what is trimmed.
 pub(super) fn config(stream: &str, subjects: &str, cluster: &str, per_subject: i64) -> Value {
     json!({
@@ -102,6 +116,8 @@ pub(super) fn make_sure(
     provide(link, &config(&names.snapshots, &names.snapshot_subjects(), cluster, -1))?;
     let peers = peers(link, &log);
     check_sync(address, &peers)?;
+    let clock = link.patiently(|link| clock(link, &names.log));
+    clock.map_err(|trouble| troubled(&trouble))?.check("that of the NATS servers")?;
     let replicas = log.config["num_replicas"].as_u64().unwrap_or(1);
     match (replicas, link.server().cluster.is_some()) {
         (1, true) => tracing::warn!(

@@ -7,10 +7,11 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::fault::Trouble;
+use super::schema::clock;
 use super::{SHARD, Shared, lsn, number};
 use crate::log::extent::{assemble, body_at};
 use crate::log::{
-    Archive, Each, KeepError, Lsn, ReadError, Readable, ReplayError, SegmentInfo, Snapshot, Space,
+    Archive, Each, KeepError, Lsn, ReadError, Readable, Reading, ReplayError, SegmentInfo, Snapshot, Space,
 };
 use crate::payload_store::check_of;
 
@@ -165,6 +166,10 @@ impl Archive for PostgresArchive {
         let row = self.shared.links.with(|link| link.query_one(&text, &values));
         let newest: i64 = row.map_err(|trouble| kept(&trouble))?.get(0);
         if newest == self.shared.epoch { Ok(()) } else { Err(KeepError::Fenced(self.shared.fenced())) }
+    }
+
+    fn clock(&self) -> Result<Option<Reading>, KeepError> {
+        self.shared.links.with(clock).map(Some).map_err(|trouble| kept(&trouble))
     }
 }
 

@@ -1,11 +1,14 @@
 //! The tables: made at the first start, checked at every other.
 
+use std::time::Duration;
+
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::fault::Trouble;
 use super::link::Link;
 use super::{PostgresPlace, SHARD, Statements};
+use crate::clock::Reading;
 use crate::failure::StartError;
 
 /// The version of the tables that this program knows.
@@ -25,6 +28,9 @@ const LOOK: &str = "SELECT current_setting('server_version_num')::int, current_s
     current_setting('synchronous_standby_names'), \
     (SELECT count(*) FROM pg_stat_replication), \
     EXISTS (SELECT FROM pg_namespace WHERE nspname = $2)";
+
+/// In microseconds since the Unix epoch.
+const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
 
 const ABOUT: &str = "SELECT version, cluster FROM {schema}.about";
 
@@ -120,6 +126,14 @@ pub(super) enum Purpose {
     Receive,
 }
 
+/// What the clock of the database shows.
+pub(super) fn clock(link: &mut Link) -> Result<Reading, Trouble> {
+    Reading::take(|| {
+        let shown: i64 = link.query_one(CLOCK, &[])?.get(0);
+        Ok(Duration::from_micros(u64::try_from(shown).unwrap_or_default()))
+    })
+}
+
 /// Looks at the server and the tables, and makes them if there are none.
 pub(super) fn make_sure(
     link: &mut Link,
@@ -132,6 +146,9 @@ pub(super) fn make_sure(
     let values = [(&about as _, Type::TEXT), (&place.schema as _, Type::TEXT)];
     let row = link.query_one(LOOK, &values).map_err(troubled)?;
     let server = Found::of(&row).check()?;
+    if purpose == Purpose::Serve {
+        clock(link).map_err(troubled)?.check("the database's")?;
+    }
     let (found, has_schema): (Option<String>, bool) = (row.get(4), row.get(7));
     if found.is_none() {
         if purpose == Purpose::Read {
