@@ -3,7 +3,7 @@
 use std::{
     env,
     ffi::OsString,
-    io::{self, BufRead as _, Write},
+    io::{self, Write},
     os::unix::process::ExitStatusExt,
     process::{Command, ExitCode},
 };

@@ -11,7 +11,9 @@
 //!   in offset order. Messages that failed before are left out, because they wait for their backoff: those that were
 //!   nacked, and whole groups whose leases lapse, because a lapse is not seen from here.
 //! - **Acked is over.** Once an ack is confirmed, no later life delivers the message to that group; neither does the
-//!   same life, in groups whose leases are too long to lapse.
+//!   same life, in groups whose leases are too long to lapse. A line that lay unread until its lease was over, because
+//!   the machine stood still, is no delivery after the ack: it has a lower attempt than the one that was acked; or it
+//!   comes so soon after the first one was read that this one lay unread for most of its lease.
 //! - **Attempts.** Within one life no attempt of a message is delivered twice, in groups without lapses and with
 //!   them. After a confirmed nack of attempt n, later lives start above n. (A delivery that nothing durable followed
 //!   may be forgotten by a crash, so attempts as such may repeat.)
@@ -23,6 +25,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::time::Duration;
 
 use super::history::{Address, Event, Work};
 
@@ -33,6 +36,8 @@ pub(crate) struct Expectation {
     pub(crate) groups: Vec<(String, String)>,
     /// Groups whose leases are short enough to lapse within a life.
     pub(crate) lapsing_groups: Vec<String>,
+    /// How long the leases of the others last.
+    pub(crate) lease: Duration,
     /// Deliveries before a message of this workload may become a dead letter.
     pub(crate) attempts_max: u32,
 }
@@ -80,15 +85,18 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All violations of a history; empty if every promise was kept.
-pub(crate) fn check(events: &[Event], expectation: &Expectation) -> Vec<Violation> {
+/// The error of a message whose lease has lapsed.
+const LAPSED: &str = "ack_timeout";
+
+/// All violations of a history; empty if every promise was kept. The times say when each event was noticed.
+pub(crate) fn check(events: &[Event], times: &[Duration], expectation: &Expectation) -> Vec<Violation> {
     let mut found = Vec::new();
     check_topics(events, &mut found);
     let addresses = check_storage(events, &mut found);
     check_producers(events, &addresses, &mut found);
     check_loss(events, expectation, &mut found);
     check_order(events, expectation, &mut found);
-    check_acks(events, expectation, &mut found);
+    check_acks(events, times, expectation, &mut found);
     check_attempts(events, &mut found);
     check_errors(events, expectation, &mut found);
     check_letters(events, expectation.attempts_max, &mut found);
@@ -205,16 +213,20 @@ fn check_order(events: &[Event], expectation: &Expectation, found: &mut Vec<Viol
     }
 }
 
-fn check_acks(events: &[Event], expectation: &Expectation, found: &mut Vec<Violation>) {
-    let mut acked: HashMap<&Work, u32> = HashMap::new();
-    for event in events {
+fn check_acks(events: &[Event], times: &[Duration], expectation: &Expectation, found: &mut Vec<Violation>) {
+    let mut acked: HashMap<&Work, (u32, u32)> = HashMap::new();
+    let mut first_read: HashMap<(u32, &Work), Duration> = HashMap::new();
+    for (event, now) in events.iter().zip(times) {
         match event {
-            Event::Acked { life, work, confirmed: true } => {
-                acked.entry(work).or_insert(*life);
+            Event::Acked { life, work, attempt, confirmed: true } => {
+                acked.entry(work).or_insert((*life, *attempt));
             }
-            Event::Delivered { life, work, .. } => {
-                let Some(ended) = acked.get(work) else { continue };
-                let lapsing = expectation.lapsing_groups.contains(&work.group);
+            Event::Delivered { life, work, attempt, last_error, .. } => {
+                let first = *first_read.entry((*life, work)).or_insert(*now);
+                let Some((ended, acked_attempt)) = acked.get(work) else { continue };
+                let lay_unread = last_error == LAPSED && *now - first < expectation.lease / 2;
+                let was_late = attempt < acked_attempt || lay_unread;
+                let lapsing = was_late || expectation.lapsing_groups.contains(&work.group);
                 // A line of an older life may lie unread in a socket while the next life delivers the message again,
                 // to another reader, and has it acked: then it is read late, and was sent before.
                 if life > ended || (life == ended && !lapsing) {

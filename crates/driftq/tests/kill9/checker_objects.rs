@@ -1,7 +1,11 @@
 //! The checker sees what it must see: each bad history here breaks one promise, and it objects to that one.
 
+use std::time::Duration;
+
 use super::checker::{Expectation, Violation, check};
 use super::history::{Address, Event, Work};
+
+const LEASE: Duration = Duration::from_secs(2);
 
 fn address(offset: u64) -> Address {
     Address { topic: "t".to_owned(), partition: 0, offset }
@@ -25,7 +29,11 @@ fn delivered_with(life: u32, offset: u64, attempt: u32, value: &str, last_error:
 }
 
 fn acked(life: u32, offset: u64, confirmed: bool) -> Event {
-    Event::Acked { life, work: work(offset), confirmed }
+    Event::Acked { life, work: work(offset), attempt: 1, confirmed }
+}
+
+fn acked_attempt(attempt: u32) -> Event {
+    Event::Acked { life: 1, work: work(0), attempt, confirmed: true }
 }
 
 fn nacked(life: u32, offset: u64, attempt: u32, confirmed: bool) -> Event {
@@ -36,15 +44,22 @@ fn buried(letter: u64, offset: u64, attempts: u32) -> Event {
     Event::Buried { letter: address(letter), work: work(offset), attempts, value: "a".to_owned() }
 }
 
+/// As if every event was noticed a lease after the one before it.
 fn judge(events: &[Event]) -> Vec<Violation> {
+    judge_at(LEASE, events)
+}
+
+fn judge_at(pause: Duration, events: &[Event]) -> Vec<Violation> {
     let expectation = Expectation {
         groups: vec![("t".to_owned(), "g".to_owned())],
         lapsing_groups: vec!["short".to_owned()],
+        lease: LEASE,
         attempts_max: 3,
     };
     let mut all = events.to_vec();
     all.push(Event::Drained);
-    check(&all, &expectation)
+    let times: Vec<Duration> = (0..).map(|n| pause * n).take(all.len()).collect();
+    check(&all, &times, &expectation)
 }
 
 #[test]
@@ -68,7 +83,7 @@ fn a_good_history_passes() {
 
 #[test]
 fn a_history_without_an_end_proves_nothing() {
-    assert_eq!(check(&[], &Expectation::default()), [Violation::NeverDrained]);
+    assert_eq!(check(&[], &[], &Expectation::default()), [Violation::NeverDrained]);
 }
 
 #[test]
@@ -124,6 +139,21 @@ fn an_acked_message_that_comes_back_is_seen() {
     assert_eq!(judge(&[delivered(1, 0, 1, "a"), acked(1, 0, false), delivered(2, 0, 2, "a")]), []);
 }
 
+/// The machine stood still until leases were over, with lines unread in sockets.
+#[test]
+fn a_line_that_lay_unread_is_no_delivery_after_the_ack() {
+    let comes_back = |attempt: u32, last_error: &str| {
+        [delivered(1, 0, 1, "a"), acked(1, 0, true), delivered_with(1, 0, attempt, "a", last_error)]
+    };
+    let seen = [Violation::AckedComesBack { work: work(0), life: 1, acked_in: 1 }];
+    assert_eq!(judge_at(LEASE / 10, &comes_back(2, "ack_timeout")), []);
+    // A lease that lapses although its message was acked does so a lease later.
+    assert_eq!(judge_at(LEASE, &comes_back(2, "ack_timeout")), seen);
+    assert_eq!(judge_at(LEASE / 10, &comes_back(2, "")), seen);
+    let other_reader = [delivered(1, 0, 2, "a"), acked_attempt(2), delivered(1, 0, 1, "a")];
+    assert_eq!(judge(&other_reader), []);
+}
+
 #[test]
 fn a_lapsing_group_may_read_a_late_copy_in_the_same_life_only() {
     let mut late = work(0);
@@ -136,7 +166,7 @@ fn a_lapsing_group_may_read_a_late_copy_in_the_same_life_only() {
         value: "a".to_owned(),
         last_error: String::new(),
     };
-    let ack = Event::Acked { life: 1, work: late.clone(), confirmed: true };
+    let ack = Event::Acked { life: 1, work: late.clone(), attempt: 1, confirmed: true };
     assert_eq!(judge(&[seen(1, 1), ack.clone(), seen(1, 2)]), []);
     assert_eq!(
         judge(&[seen(1, 1), ack, seen(2, 2)]),

@@ -30,7 +30,7 @@ pub(crate) enum Event {
     /// A line on a stream.
     Delivered { life: u32, stream: u64, work: Work, attempt: u32, value: String, last_error: String },
     /// An ack was sent; confirmed if it was answered with success.
-    Acked { life: u32, work: Work, confirmed: bool },
+    Acked { life: u32, work: Work, attempt: u32, confirmed: bool },
     /// A nack was sent; confirmed if it was answered with success.
     Nacked { life: u32, work: Work, attempt: u32, reason: String, confirmed: bool },
     /// A dead letter was read; `work` is where it came from.

@@ -181,7 +181,7 @@ impl World {
                 let outcome = wire.post("/v1/ack", &body);
                 let confirmed = matches!(outcome, Ok((204, _)));
                 refuse_nonsense(&outcome, "ack");
-                self.history.record(Event::Acked { life, work, confirmed });
+                self.history.record(Event::Acked { life, work, attempt, confirmed });
                 if confirmed {
                     self.acked.fetch_add(1, Ordering::Relaxed);
                 }
