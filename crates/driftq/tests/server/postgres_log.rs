@@ -40,11 +40,16 @@ fn produce(address: SocketAddr, name: usize, count: usize, each: impl Fn(usize))
 }
 
 pub(crate) fn post(address: SocketAddr, body: &str) -> std::io::Result<String> {
+    call(address, "POST", "/v1/produce", body)
+}
+
+/// One call on a connection of its own; the whole reply, or what came of it.
+pub(crate) fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     let length = body.len();
     write!(
         stream,
-        "POST /v1/produce HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\nconnection: close\r\n\r\n{body}"
     )?;
     let mut reply = String::new();
