@@ -82,7 +82,7 @@ export class Server {
     return await this.post(`/v2/topics/${encodeURIComponent(topic)}/messages`, message);
   }
 
-  async lease(topic, group, { max = 1, lease_ms = 60_000, owner = "worker-1" } = {}) {
+  async lease(topic, group, { max = 1, lease_ms = 600_000, owner = "worker-1" } = {}) {
     const where = `/v2/topics/${encodeURIComponent(topic)}/groups/${encodeURIComponent(group)}/lease`;
     return (await this.post(where, { owner, max, lease_ms, wait_ms: 5_000 })).messages;
   }
@@ -203,12 +203,12 @@ export async function furnish(server) {
 /** A run of an agent with something of everything: steps that caused others, a failure, effects, an output, waits. */
 async function walk(server) {
   await server.call("PUT", "/v2/topics/agent", { retry_policy: { max_attempts: 3, backoff_ms: 1, jitter: "none" } });
-  await server.call("PUT", "/v2/topics/slow", { retry_policy: { max_attempts: 3, backoff_ms: 90_000, jitter: "none" } });
+  await server.call("PUT", "/v2/topics/slow", { retry_policy: { max_attempts: 3, backoff_ms: 600_000, max_backoff_ms: 600_000, jitter: "none" } });
   const step = (topic, step_id, parent_step_id, more = {}) =>
     server.produce(topic, { value: `{"step":"${step_id}"}`, envelope: { run_id: "trip-7", step_id, ...(parent_step_id && { parent_step_id }) }, ...more });
   const lease = async (topic) => (await server.lease(topic, "agents", { owner: "agent-3" }))[0].lease.token;
   const effect = (scope, key, step_id, lease_token) =>
-    server.post("/v2/effects/begin", { scope, key, lease_token, lease_ms: 60_000, on_lapse: "hold", owner: "agent-3", run_id: "trip-7", step_id });
+    server.post("/v2/effects/begin", { scope, key, lease_token, lease_ms: 600_000, on_lapse: "hold", owner: "agent-3", run_id: "trip-7", step_id });
   const finish = (begun) => ({ token: begun.lease.token, status: "succeeded", code: 200, body: "{}" });
   await step("agent", "plan");
   await server.commit("trip-7-plan", { ack: [await lease("agent")] });

@@ -87,7 +87,7 @@ describe.concurrent("the handlers of a worker", () => {
     expect(order.lastIndexOf("calm")).toBeLessThan(250);
   });
 
-  test("hold no more messages than there is room for", async () => {
+  test("hold no more messages than there is room for", async ({ expect }) => {
     await using server = await withTopics({ a: 50, b: 50, c: 50 });
     const client = server.client();
     const worker = client.worker("billing", { concurrency: 3, prefetch: 6, ...quiet });

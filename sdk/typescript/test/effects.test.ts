@@ -70,7 +70,7 @@ describe.concurrent("an effect without a message", () => {
     await first;
   });
 
-  test("is told when somebody else has resolved it", async () => {
+  test("is told when somebody else has resolved it", async ({ expect }) => {
     const begun = gate();
     await using proxy = await Proxy.before(server.url);
     let resolved = false;

@@ -37,7 +37,7 @@ describe.concurrent("a producer", () => {
     expect(await values(server.client(), "events")).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
   });
 
-  test("waits when its buffer is full", async () => {
+  test("waits when its buffer is full", async ({ expect }) => {
     await using server = await TestServer.start();
     await using proxy = await Proxy.before(server.url);
     await server.client().admin.createTopic("events");

@@ -63,7 +63,7 @@ describe.concurrent("a server that is killed and started again", () => {
     await assertEffects(server, { scope: "charge", count: 1 });
   });
 
-  test("while the worker waits: it is waited for, and said so once", async () => {
+  test("while the worker waits: it is waited for, and said so once", async ({ expect }) => {
     await using server = await withOrders(0, { onDisk: true });
     const events: WorkerEvent[] = [];
     const away = gate();
