@@ -74,8 +74,8 @@ class World:
 
     def __init__(self, seed, schema, engine):
         self.dice, self.stop, self.engine = random.Random(seed), threading.Event(), engine
-        log = engine.url if engine else DATABASE
-        flags = ("--log", log, "--log-schema", schema, "--node-url", "http://127.0.0.1:0")
+        flags = ("--log", engine.url) if engine else ("--log", DATABASE, "--log-schema", schema)
+        flags += ("--node-url", "http://127.0.0.1:0")
         self.nodes = [Server(*flags) for _ in range(NODES)]
         self.lock, self.failures = threading.Lock(), []
         self.stored, self.charges, self.answers = set(), Counter(), []
