@@ -233,7 +233,7 @@ impl Seat {
 fn keep(mut register: impl Register, tell: &watch::Sender<Standing>, orders: &Receiver<Order>) {
     let (mut is_mine, mut is_away) = (false, false);
     let mut left: Option<Instant> = None;
-    let mut settled = None;
+    let mut settled: Option<(oneshot::Sender<_>, Result<bool, String>)> = None;
     loop {
         let claim = match left {
             _ if is_mine => Claim::Keep,
@@ -261,7 +261,6 @@ fn keep(mut register: impl Register, tell: &watch::Sender<Standing>, orders: &Re
         }
         // Not before it is known here: whoever has one server drained may ask for the next one at once.
         if let Some((done, answer)) = settled.take() {
-            let done: oneshot::Sender<Result<bool, String>> = done;
             let _ = done.send(answer);
         }
         let ordered = match orders.recv_timeout(BEAT) {

@@ -141,16 +141,7 @@ fn a_second_server_takes_over_and_the_first_takes_nothing_more() {
 /// not by the machine's.
 #[test]
 fn a_server_goes_by_the_clock_of_the_database() {
-    for sql in [
-        "CREATE SCHEMA fake",
-        "CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS \
-         $$SELECT pg_catalog.clock_timestamp() + interval '30 s'$$",
-        "CREATE USER ahead SUPERUSER",
-        "ALTER ROLE ahead SET search_path = fake, pg_catalog",
-    ] {
-        DATABASE.psql(sql).unwrap();
-    }
-    let url = DATABASE.url().replace("driftq@", "ahead@");
+    let url = DATABASE.with_clock_ahead(30).unwrap();
     let server = Server::start(Path::new("/nonexistent/driftq-data"), &["--log", &url]);
     let mut client = Client::connect(server.address);
     assert_eq!(client.post_json("/v1/topics", &json!({"name": "t"})).status, 201);

@@ -110,6 +110,26 @@ impl Postgres {
         psql(&self.url, sql)
     }
 
+    /// How to connect to it as a user to whom its clock shows so many seconds more than it does to others.
+    ///
+    /// # Errors
+    /// With what `psql` says.
+    pub fn with_clock_ahead(&self, seconds: u32) -> Result<String> {
+        let user = format!("ahead_{seconds}");
+        for sql in [
+            format!("CREATE SCHEMA {user}"),
+            format!(
+                "CREATE FUNCTION {user}.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS \
+                 $$SELECT pg_catalog.clock_timestamp() + interval '{seconds} s'$$"
+            ),
+            format!("CREATE USER {user} SUPERUSER"),
+            format!("ALTER ROLE {user} SET search_path = {user}, pg_catalog"),
+        ] {
+            self.psql(&sql)?;
+        }
+        Ok(self.url.replacen(&format!("{USER}@"), &format!("{user}@"), 1))
+    }
+
     /// Ends all its processes at once, as a crash does (`pg_ctl stop -m immediate`). [`restart`](Self::restart) lets it
     /// recover.
     ///

@@ -178,17 +178,7 @@ fn what_cannot_be_used_is_refused_with_the_next_step() {
     DATABASE.psql("CREATE USER nobody").unwrap();
     let (what, help) = refusal(place(&DATABASE.url().replace("driftq@", "nobody@")));
     assert!(what.contains("permission denied") && help.contains("GRANT CREATE"), "{what} {help}");
-    // A database whose clock is an hour ahead, for this user.
-    for sql in [
-        "CREATE SCHEMA fake",
-        "CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS \
-         $$SELECT pg_catalog.clock_timestamp() + interval '1 hour'$$",
-        "CREATE USER late SUPERUSER",
-        "ALTER ROLE late SET search_path = fake, pg_catalog",
-    ] {
-        DATABASE.psql(sql).unwrap();
-    }
-    let (what, help) = refusal(place(&DATABASE.url().replace("driftq@", "late@")));
+    let (what, help) = refusal(place(&DATABASE.with_clock_ahead(3600).unwrap()));
     assert!(what.contains("s behind the database's") && help.contains("time service"), "{what} {help}");
     let (what, help) = refusal(place(&DATABASE.url_for("nothing")));
     assert!(what.contains("does not exist") && help.contains("CREATE DATABASE"), "{what} {help}");
