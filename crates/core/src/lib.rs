@@ -80,7 +80,8 @@ pub use words::effect::{
 };
 pub use words::entity::{EXPECTED_MAX, EntityList, EntityView, Expected};
 pub use words::id::{
-    ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, Spotted, Ticket, Time, Token, TopicId,
+    ConsumerId, GroupId, Identity, KeyHash, Position, RequestHash, SHARDS_MAX, ShardId, Spotted, Ticket,
+    Time, Token, TopicId,
 };
 pub use words::input::{
     Address, INPUT_BYTES_MAX, INPUT_ITEMS_MAX, Input, LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASE_WAIT_MS_MAX,
@@ -94,6 +95,7 @@ pub use words::letter::{Attempt, AttemptDescription, DeadLetter, Reason};
 pub use words::message::{Deadline, Envelope, Message, Routing};
 pub use words::order::{OrderInput, SeekTo};
 pub use words::origin::Origin;
+pub use words::outbox::{OutboxInput, Parcel};
 pub use words::output::{
     DatasetSummary, DatasetView, NewOutput, OUTPUT_LOCATION_BYTES_MAX, OutputAuthor, OutputDone, OutputInput,
     OutputList, OutputPage, OutputView, Read, VersionSummary, VersionsList,

@@ -50,6 +50,7 @@ impl Committing<'_> {
     pub(crate) fn handle(&mut self, input: CommitInput, out: &mut Output) {
         match input {
             CommitInput::One { ticket, commit } => self.handle_commit(ticket, &commit, out),
+            CommitInput::Check { ticket, commit } => self.handle_check(ticket, &commit, out),
             CommitInput::Many { ticket, commits } => self.handle_commits(ticket, &commits, out),
         }
     }
@@ -61,6 +62,13 @@ impl Committing<'_> {
             Err((part, reject)) => self.turn.refuse_commit(ticket, part, reject, out),
         }
         self.follow(after, out);
+    }
+
+    fn handle_check(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
+        match self.check_commit(commit) {
+            Ok(_) => self.turn.journal.reply(out, ticket, Answer::Committed(Committed::default())),
+            Err((part, reject)) => self.turn.refuse_commit(ticket, part, reject, out),
+        }
     }
 
     /// Does commits one after the other, each whole or not at all. They are answered together, when all of them are

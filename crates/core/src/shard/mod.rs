@@ -127,6 +127,7 @@ impl Shard {
             Input::Effect(input) => effects.handle(turn, deliveries, input, out),
             Input::Commit(input) => Committing { turn, deliveries, effects }.handle(input, out),
             Input::Output(input) => turn.handle_output(input, out),
+            Input::Outbox(_) => {}
             Input::Durable { upto } => deliveries.handle_durable(turn, upto, out),
             Input::Space { roomy } => turn.roomy = roomy,
             Input::Tick => self.handle_tick(out),

@@ -37,6 +37,7 @@ impl Held {
             Action::Reply { ticket, .. } => Some(ticket),
             Action::Deliver { .. }
             | Action::Fetch(_)
+            | Action::Post { .. }
             | Action::Publish(_)
             | Action::Unpublish(_)
             | Action::Close { .. } => None,

@@ -8,9 +8,10 @@ use crate::words::commit::{CommitPart, Committed};
 use crate::words::definition::DefinitionView;
 use crate::words::description::{Description, GroupPartition};
 use crate::words::effect::EffectAnswer;
-use crate::words::id::{ConsumerId, Position, Ticket, Time, TopicId};
+use crate::words::id::{ConsumerId, Position, ShardId, Ticket, Time, TopicId};
 use crate::words::key::KeyView;
 use crate::words::letter::{AttemptDescription, DeadLetter, Reason};
+use crate::words::outbox::Parcel;
 use crate::words::receipt::{Receipt, Stored};
 use crate::words::reject::Reject;
 use crate::words::tenant::TenantView;
@@ -200,6 +201,8 @@ pub enum Answer {
     CommitRefused(CommitPart, Reject),
     /// One answer per commit, in order.
     CommittedMany(Vec<Result<Committed, (CommitPart, Reject)>>),
+    /// Where the messages of another shard's parcels lie, in order.
+    Received(Vec<Stored>),
     /// What readers of a dataset see.
     CutOver {
         /// The version; `None` for nothing.
@@ -259,6 +262,14 @@ pub enum Action {
     },
     /// Read a payload and turn it into a dead letter.
     Fetch(Burial),
+    /// Bring a parcel to another shard ([`crate::OutboxInput::Receive`]), those to one shard in the order of their
+    /// numbers, and say where its message lies ([`crate::OutboxInput::Posted`]).
+    Post {
+        /// To which.
+        to: ShardId,
+        /// What.
+        parcel: Parcel,
+    },
     /// A topic became durable, or changed: tell the catalogue.
     Publish(TopicInfo),
     /// A topic is gone for good: tell the catalogue.

@@ -4,7 +4,7 @@ use crate::words::draft::NewMessage;
 use crate::words::effect::FinishEffect;
 use crate::words::entity::Expected;
 use crate::words::id::{Identity, RequestHash, Ticket};
-use crate::words::output::{NewOutput, OutputDone, Read};
+use crate::words::output::{NewOutput, OutputAuthor, OutputDone, Read};
 use crate::words::receipt::{Receipt, Stored};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -40,6 +40,9 @@ pub struct Commit {
     pub tenant: String,
     /// Only if entities have these versions.
     pub expect: Vec<Expected>,
+    /// The delivery in whose name this is done, if it lives in another shard, which has found it current: what a later
+    /// attempt of its message has done is not undone.
+    pub vouched: Option<OutputAuthor>,
 }
 
 /// Which part of a commit, counted from zero.
@@ -93,6 +96,13 @@ impl Commit {
 pub enum CommitInput {
     /// Do many things, or none of them.
     One {
+        /// Who asks.
+        ticket: Ticket,
+        /// What.
+        commit: Box<Commit>,
+    },
+    /// Say whether it could be done, and do nothing.
+    Check {
         /// Who asks.
         ticket: Ticket,
         /// What.

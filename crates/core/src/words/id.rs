@@ -45,9 +45,46 @@ impl Position {
     }
 }
 
-/// A topic, numbered in the order of creation; never used twice.
+/// A topic, numbered in the order of creation; never used twice. The first bits tell in which shard it lives, so that
+/// no two topics of a broker have the same number, and whoever holds one knows whom to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TopicId(pub u32);
+
+/// One of the shards of a broker, counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ShardId(pub u8);
+
+/// Shards that a broker may have.
+pub const SHARDS_MAX: u8 = 64;
+/// Bits of a topic's number that count topics within its shard.
+const TOPIC_INDEX_BITS: u32 = 24;
+/// Topics that can ever be created in one shard.
+pub(crate) const TOPICS_EVER_MAX: usize = 1 << TOPIC_INDEX_BITS;
+// What stands for "no topic" is no topic of any shard.
+const _: () = assert!((NO_TOPIC.0 >> TOPIC_INDEX_BITS) as u8 >= SHARDS_MAX);
+
+impl TopicId {
+    /// The `index`th topic of a shard; `None` if there can be no such topic.
+    #[must_use]
+    pub const fn new(shard: ShardId, index: usize) -> Option<Self> {
+        if index < TOPICS_EVER_MAX && shard.0 < SHARDS_MAX {
+            Some(Self((shard.0 as u32) << TOPIC_INDEX_BITS | index as u32))
+        } else {
+            None
+        }
+    }
+
+    /// The shard that it lives in.
+    #[must_use]
+    pub const fn shard(self) -> ShardId {
+        ShardId((self.0 >> TOPIC_INDEX_BITS) as u8)
+    }
+
+    /// How many topics were created in its shard before it.
+    pub(crate) const fn index(self) -> usize {
+        (self.0 & (TOPICS_EVER_MAX as u32 - 1)) as usize
+    }
+}
 
 /// Stands for "not known" in a record of the produce gate.
 pub(crate) const NO_TOPIC: TopicId = TopicId(u32::MAX);

@@ -9,6 +9,7 @@ use crate::words::draft::{NewMessage, Payload};
 use crate::words::effect::EffectInput;
 use crate::words::id::{ConsumerId, Identity, Position, RequestHash, Ticket, TopicId};
 use crate::words::order::OrderInput;
+use crate::words::outbox::OutboxInput;
 use crate::words::output::OutputInput;
 use crate::words::receipt::Receipt;
 
@@ -263,6 +264,8 @@ pub enum Input {
     Commit(CommitInput),
     /// Something happens to a dataset.
     Output(OutputInput),
+    /// Something goes from one shard to another.
+    Outbox(OutboxInput),
     /// Everything below `upto` is on disk.
     Durable {
         /// End of the newest synced batch.

@@ -17,6 +17,7 @@ pub(crate) mod letter;
 pub(crate) mod message;
 pub(crate) mod order;
 pub(crate) mod origin;
+pub(crate) mod outbox;
 pub(crate) mod output;
 pub(crate) mod policy;
 pub(crate) mod receipt;

@@ -108,6 +108,8 @@ pub enum Overload {
     EffectRecords,
     /// The messages kept use as many different retry policies as can be told apart.
     RetryPolicies,
+    /// As many messages wait for their way to another shard as may wait.
+    Outbox,
 }
 
 impl Reject {

@@ -1,5 +1,6 @@
 //! The knobs of a shard, with every default in one place.
 
+use crate::words::id::ShardId;
 use crate::words::policy::{Jitter, RetryPolicy};
 
 /// Limits and times that decisions use. Facts carry outcomes, so changing a setting never rewrites history.
@@ -79,6 +80,10 @@ pub struct Settings {
     /// Whether deliveries tell what their messages waited for. Only where somebody wants to know: it costs a little each
     /// time.
     pub tells_waits: bool,
+    /// Which of the broker's shards it is.
+    pub shard: ShardId,
+    /// Bytes of messages that may wait for their way to other shards.
+    pub outbox_bytes_max: u64,
     /// Seeds the hash maps and the jitter; any number will do, a secret one keeps both unguessable.
     pub seed: u64,
 }
@@ -126,6 +131,8 @@ impl Default for Settings {
             audit_keep_ms: 90 * 24 * 60 * 60 * 1000,
             audit_keep_bytes: 16 << 20,
             tells_waits: false,
+            shard: ShardId(0),
+            outbox_bytes_max: 64 << 20,
             seed: 0,
         }
     }
