@@ -103,6 +103,7 @@ pub(super) fn explain(error: &StartError, config: &Config) -> Fault {
             "look with `driftq wal inspect --data {data}`, then see what a repair would cut with `driftq wal repair \
              --data {data} --dry-run`"
         )),
+        StartError::Shards { .. } => Fault::new(Exit::Config, message),
         StartError::Config(_) => {
             Fault::new(Exit::Config, message).help("`driftq config check` shows every value and where it came from")
         }

@@ -22,7 +22,7 @@ impl Broker {
         let record = async move {
             match broker.ask_to_record(entry, is_dispensable).await? {
                 Answer::Recorded { sequence } => {
-                    broker.shared().audited.send_modify(|newest| *newest = sequence.max(*newest));
+                    broker.house().audited.send_modify(|newest| *newest = sequence.max(*newest));
                     Ok(sequence)
                 }
                 other => Err(unexpected(&other)),
@@ -37,7 +37,7 @@ impl Broker {
         loop {
             let entry = entry.clone();
             let order = |ticket| Input::Order(OrderInput::Record { ticket, entry, is_dispensable });
-            match self.ask(0, true, order).await {
+            match self.home().ask(0, true, order).await {
                 Err(Failure::Busy) if !is_dispensable && Instant::now() < deadline => {
                     sleep(RECORD_PAUSE).await
                 }
@@ -49,12 +49,12 @@ impl Broker {
     /// Some entries. If there are none, waits for one that fits, for so long.
     pub async fn audit(&self, mut list: AuditList, patience: Duration) -> Result<AuditPage, Failure> {
         let deadline = Instant::now() + patience;
-        let mut newest = self.shared().audited.subscribe();
+        let mut newest = self.house().audited.subscribe();
         let mut stopping = self.stopping();
         loop {
             // Marked as seen before the question is asked: an entry that comes in between is not missed.
             newest.borrow_and_update();
-            let page = match self.describe(Query::Audit(list.clone())).await? {
+            let page = match self.home().describe(Query::Audit(list.clone())).await? {
                 Description::Audit(page) => page,
                 other => return Err(unexpected(&other)),
             };

@@ -4,14 +4,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use driftq_core::{
-    Address, Answer, Description, GroupDescription, Input, Message, Query, Reject, SlowestGroup, Style,
-    Subscription, Tally, Ticket, TopicDescription, TopicId, TopicSettings,
+    Address, Answer, Description, GroupDescription, Input, Message, Query, Reject, ShardId, SlowestGroup,
+    Style, Subscription, Tally, TopicDescription, TopicId, TopicSettings,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::counters::Counters;
 use crate::failure::Failure;
-use crate::inbox::{Attach, Reply, Request};
+use crate::house::House;
+use crate::inbox::Attach;
 use crate::locks::{lock, read};
 use crate::request::{AckRequest, BorrowRequest, ConsumeRequest, Draft, Produced, TopicReady};
 use crate::shared::Shared;
@@ -36,32 +37,41 @@ pub struct Broker {
 }
 
 struct Owner {
-    shared: Arc<Shared>,
-    decide: Mutex<Option<JoinHandle<()>>>,
+    house: Arc<House>,
+    /// At least one.
+    shards: Vec<Arc<Shared>>,
+    decides: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.shared.stopping.send_replace(true);
-        self.shared.inbox.stop();
+        self.house.stopping.send_replace(true);
+        self.shards.iter().for_each(|shard| shard.inbox.stop());
     }
 }
 
 impl Broker {
-    pub(crate) fn new(shared: Arc<Shared>, decide: JoinHandle<()>) -> Self {
-        Self { owner: Arc::new(Owner { shared, decide: Mutex::new(Some(decide)) }) }
+    /// A handle to shards that serve, with the threads that decide for them.
+    pub(crate) fn new(house: Arc<House>, shards: Vec<Arc<Shared>>, decides: Vec<JoinHandle<()>>) -> Self {
+        assert!(!shards.is_empty(), "a broker has a shard");
+        Self { owner: Arc::new(Owner { house, shards, decides: Mutex::new(decides) }) }
+    }
+
+    /// One more thread to wait for at the end.
+    pub(crate) fn join_later(&self, decide: JoinHandle<()>) {
+        lock(&self.owner.decides).push(decide);
     }
 
     /// Names of all topics, sorted.
     #[must_use]
     pub fn topics(&self) -> Vec<String> {
-        read(&self.shared().catalog).iter().map(|topic| topic.name.to_string()).collect()
+        read(&self.house().catalog).iter().map(|topic| topic.name.to_string()).collect()
     }
 
     /// Names of all topics that a tenant's reader may see, sorted; the reader is asked about whose each is.
     #[must_use]
     pub fn topics_of(&self, is_seen: impl Fn(Option<&str>) -> bool) -> Vec<String> {
-        let catalog = read(&self.shared().catalog);
+        let catalog = read(&self.house().catalog);
         let seen = catalog.iter().filter(|topic| is_seen(topic.tenant.as_deref()));
         seen.map(|topic| topic.name.to_string()).collect()
     }
@@ -69,7 +79,7 @@ impl Broker {
     /// Whose a topic is: `None` if there is no such topic, nobody's in particular if it belongs to no tenant.
     #[must_use]
     pub fn tenant_of_topic(&self, name: &str) -> Option<Option<Arc<str>>> {
-        read(&self.shared().catalog).find(name).map(|topic| topic.tenant.clone())
+        read(&self.house().catalog).find(name).map(|topic| topic.tenant.clone())
     }
 
     /// Creates a topic, or confirms that it exists.
@@ -84,7 +94,7 @@ impl Broker {
 
     /// Starts to deliver messages to a reader.
     pub async fn consume(&self, request: ConsumeRequest) -> Result<Stream, Failure> {
-        let credit = self.shared().config.stream_credit.max(1);
+        let credit = self.house().config.stream_credit.max(1);
         let ConsumeRequest { topic, group, owner, lease_ms } = request;
         let lease_ms = Some(lease_ms);
         self.open_stream(BorrowRequest { topic, group, owner, lease_ms, credit }, Style::Pushed).await
@@ -96,11 +106,11 @@ impl Broker {
     }
 
     async fn open_stream(&self, request: BorrowRequest, style: Style) -> Result<Stream, Failure> {
-        let shared = self.shared();
-        if *shared.stopping.borrow() {
+        if *self.house().stopping.borrow() {
             return Err(Failure::Unavailable(STOPPING.into()));
         }
         let topic = self.topic(&request.topic)?;
+        let shared = self.at(topic);
         let (consumer, credit) = (shared.consumer(), request.credit.clamp(1, BORROW_CREDIT_MAX));
         let unwritten = match style {
             Style::Pushed => credit,
@@ -113,7 +123,7 @@ impl Broker {
         let subscription = Subscription { consumer, topic, group, owner, lease_ms, credit, style };
         let attach = Box::new(Attach { consumer, deliveries });
         let input = |ticket| Input::Subscribe { ticket, subscription };
-        match self.ask_with(0, false, Some(attach), input).await {
+        match shared.ask_with(0, false, Some(attach), input).await {
             Ok(Answer::Subscribed) => Ok(stream),
             Ok(other) => Err(unexpected(&other)),
             Err(failure) => {
@@ -127,8 +137,9 @@ impl Broker {
     /// The work on a message is done.
     pub async fn ack(&self, request: AckRequest) -> Result<(), Failure> {
         let (address, owner) = self.address(request)?;
-        let answer = self.ask(0, true, |ticket| Input::Ack { ticket, address, owner }).await?;
-        self.shared().meters.acked.one();
+        let shared = self.at(address.topic);
+        let answer = shared.ask(0, true, |ticket| Input::Ack { ticket, address, owner }).await?;
+        shared.meters.acked.one();
         settled(&answer)
     }
 
@@ -136,15 +147,16 @@ impl Broker {
     pub async fn nack(&self, request: AckRequest, reason: String) -> Result<(), Failure> {
         let (address, owner) = self.address(request)?;
         let bytes = reason.len();
-        let answer = self.ask(bytes, true, |ticket| Input::Nack { ticket, address, owner, reason }).await?;
-        self.shared().meters.nacked.one();
+        let shared = self.at(address.topic);
+        let answer = shared.ask(bytes, true, |ticket| Input::Nack { ticket, address, owner, reason }).await?;
+        shared.meters.nacked.one();
         settled(&answer)
     }
 
     /// One topic, described.
     pub async fn describe_topic(&self, topic: &str) -> Result<TopicDescription, Failure> {
         let topic = self.topic(topic)?;
-        match self.describe(Query::Topic(topic)).await? {
+        match self.at(topic).describe(Query::Topic(topic)).await? {
             Description::Topic(topic) => Ok(topic),
             other => Err(unexpected(&other)),
         }
@@ -161,7 +173,7 @@ impl Broker {
             None => Query::Groups(topic),
             Some(group) => Query::Group(topic, group.to_owned()),
         };
-        match self.describe(query).await? {
+        match self.at(topic).describe(query).await? {
             Description::Groups(groups) => Ok(groups),
             other => Err(unexpected(&other)),
         }
@@ -170,70 +182,127 @@ impl Broker {
     /// The group of a topic that is furthest behind, if it has one.
     pub async fn slowest_group(&self, topic: &str) -> Result<Option<SlowestGroup>, Failure> {
         let topic = self.topic(topic)?;
-        match self.describe(Query::Slowest(topic)).await? {
+        match self.at(topic).describe(Query::Slowest(topic)).await? {
             Description::Slowest(group) => Ok(group),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Everything that metrics need to know about the shard's state.
+    /// Everything that metrics need to know about the state of all shards.
     pub async fn tally(&self) -> Result<Tally, Failure> {
-        match self.describe(Query::Tally).await? {
-            Description::Tally(tally) => Ok(tally),
-            other => Err(unexpected(&other)),
+        let mut whole: Option<Tally> = None;
+        for shard in self.shards() {
+            let tally = match shard.describe(Query::Tally).await? {
+                Description::Tally(tally) => tally,
+                other => return Err(unexpected(&other)),
+            };
+            whole = Some(match whole {
+                None => tally,
+                Some(whole) => whole.with(tally),
+            });
         }
+        Ok(whole.unwrap_or_default())
     }
 
     /// Numbers about the engine's own work.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        let shared = self.shared();
-        Counters { queue_length: shared.inbox.len() as u64, ..shared.meters.read() }
+        let of_shard =
+            |shard: &Arc<Shared>| Counters { queue_length: shard.inbox.len() as u64, ..shard.meters.read() };
+        self.shards().iter().map(of_shard).fold(Counters::default(), Counters::with)
     }
 
-    /// What the broker can do right now, and why not more.
+    /// What the broker can do right now, and why not more: what all of its shards can do.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared().status_board.read()
+        let home = self.home().status_board.read();
+        self.shards()[1..].iter().fold(home, |status, shard| status.with(shard.id, shard.status_board.read()))
     }
 
     /// Becomes true as soon as the broker begins to stop.
     #[must_use]
     pub fn stopping(&self) -> watch::Receiver<bool> {
-        self.shared().stopping.subscribe()
+        self.house().stopping.subscribe()
     }
 
     /// Turns true when another server has opened the log: this one serves nothing more.
     pub fn fenced(&self) -> watch::Receiver<bool> {
-        self.shared().fenced.subscribe()
+        self.house().fenced.subscribe()
     }
 
     /// Lets open streams end (they return `None` from now on) without waiting for anything: the first half of
     /// [`Broker::stop`], for an edge that has connections of its own to close in between.
     pub fn begin_stop(&self) {
-        self.shared().stopping.send_replace(true);
+        self.house().stopping.send_replace(true);
     }
 
     /// Stops gracefully: streams end, what they did not write out is given back, everything accepted is made
     /// durable, a snapshot is written, the threads end.
     pub async fn stop(self) {
         self.begin_stop();
-        let shared = self.shared();
-        if tokio::time::timeout(shared.config.stop_grace, streams_ended(shared)).await.is_err() {
-            tracing::warn!(streams = shared.meters.streams.get(), "stopping although streams are still open");
+        let grace = self.house().config.stop_grace;
+        if tokio::time::timeout(grace, self.streams_ended()).await.is_err() {
+            tracing::warn!(streams = self.streams(), "stopping although streams are still open");
         }
-        shared.inbox.stop();
-        // The sender lives in `shared`, so this cannot fail.
-        let _ = shared.ended.subscribe().wait_for(|ended| *ended).await;
-        let decide = lock(&self.owner.decide).take();
-        if let Some(decide) = decide {
+        self.shards().iter().for_each(|shard| shard.inbox.stop());
+        for shard in self.shards() {
+            // The sender lives in `shard`, so this cannot fail.
+            let _ = shard.ended.subscribe().wait_for(|ended| *ended).await;
+        }
+        let decides = std::mem::take(&mut *lock(&self.owner.decides));
+        for decide in decides {
             // It has said that it ended: this waits for a few instructions.
             let _ = decide.join();
         }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.owner.shared
+    /// Resolves when no stream is open.
+    async fn streams_ended(&self) {
+        loop {
+            let ended = self.house().stream_ended.notified();
+            tokio::pin!(ended);
+            // Registered before the count is read, so that the last stream cannot end unnoticed in between.
+            ended.as_mut().enable();
+            if self.streams() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn streams(&self) -> u64 {
+        self.shards().iter().map(|shard| shard.meters.streams.get()).sum()
+    }
+
+    /// What all shards have in common.
+    pub(crate) fn house(&self) -> &House {
+        &self.owner.house
+    }
+
+    /// All shards.
+    pub(crate) fn shards(&self) -> &[Arc<Shared>] {
+        &self.owner.shards
+    }
+
+    /// How many shards there are.
+    #[must_use]
+    pub fn shard_count(&self) -> usize {
+        self.shards().len()
+    }
+
+    /// The shard that has what belongs to no topic.
+    pub(crate) fn home(&self) -> &Arc<Shared> {
+        &self.owner.shards[0]
+    }
+
+    /// The shard of that number. If there is none, the first one will say that it knows nothing of what it is asked.
+    pub(crate) fn shard(&self, id: ShardId) -> &Arc<Shared> {
+        self.owner.shards.get(usize::from(id.0)).unwrap_or(&self.owner.shards[0])
+    }
+
+    /// The shard that a topic lives in.
+    pub(crate) fn at(&self, topic: TopicId) -> &Arc<Shared> {
+        self.shard(topic.shard())
     }
 
     pub(crate) fn topic(&self, name: &str) -> Result<TopicId, Failure> {
@@ -243,79 +312,13 @@ impl Broker {
     /// The number of the topic that has a name now.
     #[must_use]
     pub fn topic_number(&self, name: &str) -> Option<TopicId> {
-        read(&self.shared().catalog).find(name).map(|topic| topic.id)
+        read(&self.house().catalog).find(name).map(|topic| topic.id)
     }
 
     fn address(&self, request: AckRequest) -> Result<(Address, String), Failure> {
         let topic = self.topic(&request.topic)?;
         let AckRequest { group, partition, offset, owner, .. } = request;
         Ok((Address { topic, group, partition, offset }, owner))
-    }
-
-    pub(crate) async fn describe(&self, query: Query) -> Result<Description, Failure> {
-        match self.ask(0, false, |ticket| Input::Describe { ticket, query }).await? {
-            Answer::Described(description) => Ok(description),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    pub(crate) async fn ask(
-        &self,
-        bytes: usize,
-        writes: bool,
-        input: impl FnOnce(Ticket) -> Input,
-    ) -> Result<Answer, Failure> {
-        self.ask_with(bytes, writes, None, input).await
-    }
-
-    async fn ask_with(
-        &self,
-        bytes: usize,
-        writes: bool,
-        stream: Option<Box<Attach>>,
-        input: impl FnOnce(Ticket) -> Input,
-    ) -> Result<Answer, Failure> {
-        let shared = self.shared();
-        let ticket = shared.ticket();
-        let (reply, answer) = oneshot::channel();
-        let request = Request { ticket, input: input(ticket), reply, bytes, writes, stream };
-        if let Err(failure) = shared.inbox.ask(request) {
-            if failure == Failure::Busy {
-                shared.meters.requests_busy.one();
-            }
-            return Err(failure);
-        }
-        shared.meters.requests.one();
-        heard(shared, answer.await)
-    }
-}
-
-/// What the decide thread said, with refusals as failures; it may have gone without a word.
-pub(crate) fn heard(
-    shared: &Shared,
-    reply: Result<Reply, oneshot::error::RecvError>,
-) -> Result<Answer, Failure> {
-    match reply {
-        Ok(Ok(Answer::Rejected(reject))) => {
-            shared.meters.rejected.one();
-            Err(Failure::Reject(reject))
-        }
-        Ok(reply) => reply,
-        Err(_) => Err(Failure::Unavailable(INTERRUPTED.into())),
-    }
-}
-
-/// Resolves when no stream is open.
-async fn streams_ended(shared: &Shared) {
-    loop {
-        let ended = shared.stream_ended.notified();
-        tokio::pin!(ended);
-        // Registered before the count is read, so that the last stream cannot end unnoticed in between.
-        ended.as_mut().enable();
-        if shared.meters.streams.get() == 0 {
-            return;
-        }
-        ended.await;
     }
 }
 

@@ -15,7 +15,11 @@ impl Broker {
     /// No further attempt of a message; names the groups that work on it right now.
     pub async fn cancel(&self, topic: &str, partition: u32, offset: u64) -> Result<Vec<String>, Failure> {
         let message = Spotted { topic: self.topic(topic)?, partition, offset };
-        match self.ask(0, true, |ticket| Input::Order(OrderInput::Cancel { ticket, message })).await? {
+        match self
+            .at(message.topic)
+            .ask(0, true, |ticket| Input::Order(OrderInput::Cancel { ticket, message }))
+            .await?
+        {
             Answer::Cancelled { running } => Ok(running.iter().map(ToString::to_string).collect()),
             other => Err(unexpected(&other)),
         }
@@ -24,7 +28,11 @@ impl Broker {
     /// The next attempt of a message is due now; names the groups in which it waited for one.
     pub async fn retry(&self, topic: &str, partition: u32, offset: u64) -> Result<Vec<String>, Failure> {
         let message = Spotted { topic: self.topic(topic)?, partition, offset };
-        match self.ask(0, true, |ticket| Input::Order(OrderInput::Retry { ticket, message })).await? {
+        match self
+            .at(message.topic)
+            .ask(0, true, |ticket| Input::Order(OrderInput::Retry { ticket, message }))
+            .await?
+        {
             Answer::Hurried { groups } => Ok(groups.iter().map(ToString::to_string).collect()),
             other => Err(unexpected(&other)),
         }
@@ -38,7 +46,7 @@ impl Broker {
         offset: u64,
     ) -> Result<(Seen, MessageDescription), Failure> {
         let message = Spotted { topic: self.topic(topic)?, partition, offset };
-        match self.describe(Query::Message(message)).await? {
+        match self.at(message.topic).describe(Query::Message(message)).await? {
             Description::Message(Some(described)) => {
                 let seen = self.see(message.topic, described.found).await;
                 Ok((seen, described))
@@ -62,7 +70,7 @@ impl Broker {
     /// topic's number.
     pub async fn glance(&self, topic: &str, browse: Browse) -> Result<Glance, Failure> {
         let topic = self.topic(topic)?;
-        match self.describe(Query::Browse(Browse { topic, ..browse })).await? {
+        match self.at(topic).describe(Query::Browse(Browse { topic, ..browse })).await? {
             Description::Browse(Stretch { found, scanned, next }) => {
                 Ok(Glance { topic, found, scanned, next })
             }
@@ -78,24 +86,31 @@ impl Broker {
         key: &str,
     ) -> Result<Option<(String, u32, u64)>, Failure> {
         let identity = {
-            let catalog = read(&self.shared().catalog);
+            let catalog = read(&self.house().catalog);
             let info = catalog.find(topic).ok_or(Failure::Reject(Reject::TopicUnknown))?;
             // As when it was stored: in a topic that belongs to a tenant, what names none is that tenant's.
             let tenant = if tenant.is_empty() { info.tenant.as_deref().unwrap_or("") } else { tenant };
             Identity::in_topic(tenant, topic, info.incarnation(), key)
         };
-        match self.describe(Query::Whereabouts(self.topic(topic)?, identity)).await? {
-            Description::Whereabouts(place) => Ok(place.and_then(|place| {
-                let name = read(&self.shared().catalog).name(place.topic).map(ToString::to_string);
-                Some((name?, place.partition, place.offset))
-            })),
-            other => Err(unexpected(&other)),
+        let topic = self.topic(topic)?;
+        // With its topic, unless a router has sent it elsewhere.
+        let others = self.shards().iter().filter(|shard| shard.id != topic.shard());
+        for shard in std::iter::once(self.at(topic)).chain(others) {
+            let place = match shard.describe(Query::Whereabouts(topic, identity)).await? {
+                Description::Whereabouts(place) => place,
+                other => return Err(unexpected(&other)),
+            };
+            if let Some(place) = place {
+                let name = read(&self.house().catalog).name(place.topic).map(ToString::to_string);
+                return Ok(name.map(|name| (name, place.partition, place.offset)));
+            }
         }
+        Ok(None)
     }
 
     /// A message of a topic with its payload.
     pub async fn see(&self, topic: TopicId, found: Found) -> Seen {
         let extent = Extent { position: found.position, length: found.length, check: found.check };
-        Seen { topic, payload: self.shared().payload_store.fetch(extent).await.ok(), found }
+        Seen { topic, payload: self.at(topic).payload_store.fetch(extent).await.ok(), found }
     }
 }

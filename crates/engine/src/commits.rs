@@ -1,21 +1,23 @@
-//! Commits, outputs and runs.
+//! Commits and outputs.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use driftq_core::{
     Answer, Commit, CommitInput, CommitPart, DatasetSummary, DatasetView, Description, Expected, Identity,
     Input, Named, NewOutput, OutputDone, OutputInput, OutputList, OutputPage, Query, Read, Receipt, Reject,
-    RunEntry, RunList, RunMessage, RunSummary, VersionsList,
+    ShardId, VersionsList,
 };
 
 use crate::broker::{Broker, INTERRUPTED, unexpected};
-use crate::effect_request::{EffectEnd, SeenEffect};
-use crate::effects::finishing;
+use crate::effect_request::EffectEnd;
+use crate::effects::{finishing, local};
 use crate::failure::Failure;
 use crate::locks::read;
 use crate::request::{Draft, Produced};
 use crate::routing::{Reservation, Reserved, Turn};
+use crate::shared::Shared;
 
 /// What is to happen together.
 #[derive(Clone, Debug, Default)]
@@ -66,26 +68,6 @@ pub struct CutOver {
     pub changed: bool,
 }
 
-/// A stretch of a run.
-#[derive(Clone, Debug)]
-pub struct RunSight {
-    /// The run.
-    pub summary: RunSummary,
-    /// What belongs to it, in the order in which it came.
-    pub entries: Vec<SeenEntry>,
-    /// Where to go on; `None` at the end.
-    pub next: Option<u64>,
-}
-
-/// A message or an effect of a run.
-#[derive(Clone, Debug)]
-pub enum SeenEntry {
-    /// A message.
-    Message(RunMessage),
-    /// An effect.
-    Effect(SeenEffect),
-}
-
 /// What is counted of a commit once it is done.
 struct CommitTally {
     acks: u64,
@@ -96,6 +78,13 @@ struct CommitTally {
     expected: Vec<Expected>,
 }
 
+/// Commits that one shard is asked for together, and their places in the call.
+#[derive(Default)]
+struct Together {
+    tallies: Vec<(usize, CommitTally)>,
+    commits: Vec<Commit>,
+}
+
 impl CommitTally {
     fn of(commit: &Commit, topics: Vec<Arc<str>>) -> Self {
         Self {
@@ -104,6 +93,31 @@ impl CommitTally {
             topics,
             expected: commit.expect.clone(),
         }
+    }
+}
+
+/// What a shard says about a commit.
+pub(crate) type CommitResult = Result<driftq_core::Committed, (CommitPart, Reject)>;
+
+/// A commit whose effects are named as their shard names them.
+fn localized(mut commit: Commit) -> Commit {
+    commit.finishes.iter_mut().for_each(|finish| finish.receipt = local(finish.receipt));
+    commit
+}
+
+/// Has one shard do a commit, all of which is there.
+pub(crate) async fn commit_in(shard: &Shared, commit: Commit) -> Result<CommitResult, Failure> {
+    let (bytes, commit) = (weight(&commit), Box::new(commit));
+    let input = |ticket| Input::Commit(CommitInput::One { ticket, commit });
+    decided(shard.ask(bytes, true, input).await?)
+}
+
+/// What a shard says about a commit, or about the question whether it could be done.
+pub(crate) fn decided(answer: Answer) -> Result<CommitResult, Failure> {
+    match answer {
+        Answer::Committed(done) => Ok(Ok(done)),
+        Answer::CommitRefused(part, reject) => Ok(Err((part, reject))),
+        other => Err(unexpected(&other)),
     }
 }
 
@@ -119,59 +133,62 @@ impl Broker {
     pub async fn commit(&self, mut call: CommitCall<'_>) -> Result<Committed, Failure> {
         let mut reserved = Reserved::new();
         let (commit, topics) = self.prepare_commit(&mut call, &mut reserved).await?;
-        let (bytes, tally) = (weight(&commit), CommitTally::of(&commit, topics));
-        let answer = self
-            .ask(bytes, true, |ticket| Input::Commit(CommitInput::One { ticket, commit: Box::new(commit) }))
-            .await?;
+        let (seat, tally) = (self.seat_of(&commit), CommitTally::of(&commit, topics));
+        let result = if self.is_whole_in(seat, &commit) {
+            commit_in(self.shard(seat), localized(commit)).await?
+        } else {
+            Box::pin(self.commit_across(seat, commit)).await?
+        };
         drop(reserved);
-        match answer {
-            Answer::Committed(done) => self.committed(tally, Ok(done)),
-            Answer::CommitRefused(part, reject) => self.committed(tally, Err((part, reject))),
-            other => Err(unexpected(&other)),
-        }
+        self.committed(tally, result)
     }
 
-    /// Does several commits, in one question; each is done whole or not at all, and has its own answer, in order.
+    /// Does several commits, in one question to each shard; each is done whole or not at all, and has its own answer, in
+    /// order.
     pub async fn commit_many(
         &self,
         calls: Vec<CommitCall<'_>>,
     ) -> Result<Vec<Result<Committed, Failure>>, Failure> {
-        let (mut reserved, mut commits, mut bytes) = (Reserved::new(), Vec::with_capacity(calls.len()), 0);
-        let mut prepared = Vec::with_capacity(calls.len());
-        for mut call in calls {
-            match self.prepare_commit(&mut call, &mut reserved).await {
-                Ok((commit, topics)) => {
-                    prepared.push(Ok(CommitTally::of(&commit, topics)));
-                    bytes += weight(&commit);
-                    commits.push(commit);
+        let (mut reserved, mut answers) = (Reserved::new(), Vec::with_capacity(calls.len()));
+        let mut of_shards: BTreeMap<ShardId, Together> = BTreeMap::new();
+        for (place, mut call) in calls.into_iter().enumerate() {
+            let interrupted = Failure::Unavailable(INTERRUPTED.into());
+            answers.push(Err(interrupted));
+            let (commit, topics) = match self.prepare_commit(&mut call, &mut reserved).await {
+                Ok(prepared) => prepared,
+                Err(failure) => {
+                    answers[place] = Err(failure);
+                    continue;
                 }
-                Err(failure) => prepared.push(Err(failure)),
+            };
+            let (seat, tally) = (self.seat_of(&commit), CommitTally::of(&commit, topics));
+            if self.is_whole_in(seat, &commit) {
+                let together = of_shards.entry(seat).or_default();
+                together.tallies.push((place, tally));
+                together.commits.push(localized(commit));
+            } else {
+                let done = Box::pin(self.commit_across(seat, commit)).await;
+                answers[place] = done.and_then(|done| self.committed(tally, done));
             }
         }
-        let mut results = Vec::new();
-        if !commits.is_empty() {
-            match self.ask(bytes, true, |ticket| Input::Commit(CommitInput::Many { ticket, commits })).await?
-            {
-                Answer::CommittedMany(done) => results = done,
+        for (shard, Together { tallies, commits }) in of_shards {
+            let bytes = commits.iter().map(weight).sum();
+            let input = |ticket| Input::Commit(CommitInput::Many { ticket, commits });
+            let results = match self.shard(shard).ask(bytes, true, input).await? {
+                Answer::CommittedMany(results) => results,
                 other => return Err(unexpected(&other)),
+            };
+            for ((place, tally), result) in tallies.into_iter().zip(results) {
+                answers[place] = self.committed(tally, result);
             }
         }
         drop(reserved);
-        let mut results = results.into_iter();
-        let answers = prepared.into_iter().map(|prepared| {
-            let interrupted = || Failure::Unavailable(INTERRUPTED.into());
-            self.committed(prepared?, results.next().ok_or_else(interrupted)?)
-        });
-        Ok(answers.collect())
+        Ok(answers)
     }
 
     /// What became of one commit; counted.
-    fn committed(
-        &self,
-        tally: CommitTally,
-        result: Result<driftq_core::Committed, (CommitPart, Reject)>,
-    ) -> Result<Committed, Failure> {
-        let meters = &self.shared().meters;
+    fn committed(&self, tally: CommitTally, result: CommitResult) -> Result<Committed, Failure> {
+        let meters = &self.home().meters;
         let done = result.map_err(|(part, reject)| {
             meters.commits_refused.one();
             Failure::Commit(part, Box::new(Failure::refused(reject, &tally.expected)))
@@ -212,7 +229,7 @@ impl Broker {
         let mut messages = Vec::with_capacity(call.messages.len());
         let mut topics = Vec::with_capacity(call.messages.len());
         {
-            let catalog = read(&self.shared().catalog);
+            let catalog = read(&self.house().catalog);
             for (place, (topic, draft)) in call.messages.iter().enumerate() {
                 let (name, mut message) =
                     self.prepare(&catalog, topic, draft).map_err(|failure| refused(place, failure))?;
@@ -232,13 +249,14 @@ impl Broker {
             reads: std::mem::take(&mut call.reads),
             tenant: std::mem::take(&mut call.tenant),
             expect: std::mem::take(&mut call.expect),
+            vouched: None,
         };
         Ok((commit, topics))
     }
 
     /// Where a message of a commit is; counted unless the commit was done before.
     fn placed(&self, name: Arc<str>, stored: driftq_core::Stored, already: bool) -> Produced {
-        let topic = stored.topic.and_then(|topic| read(&self.shared().catalog).name(topic).cloned());
+        let topic = stored.topic.and_then(|topic| read(&self.house().catalog).name(topic).cloned());
         let name = topic.unwrap_or(name);
         if already {
             let driftq_core::Stored { partition, offset, duplicate, .. } = stored;
@@ -249,18 +267,22 @@ impl Broker {
 
     /// What a commit did; `None` if none of that name is remembered.
     pub async fn committed_as(&self, name: Identity) -> Result<Option<Committed>, Failure> {
-        match self.describe(Query::Commit(name)).await? {
-            Description::Commit(done) => Ok(done.map(|done| {
+        for shard in self.shards() {
+            let done = match shard.describe(Query::Commit(name)).await? {
+                Description::Commit(done) => done,
+                other => return Err(unexpected(&other)),
+            };
+            if let Some(done) = done {
                 let produced = done.stored.iter().map(|stored| self.placed(Arc::default(), *stored, true));
-                Committed {
+                return Ok(Some(Committed {
                     already: true,
                     produced: produced.collect(),
                     outputs: done.outputs,
                     kept: Vec::new(),
-                }
-            })),
-            other => Err(unexpected(&other)),
+                }));
+            }
         }
+        Ok(None)
     }
 
     /// Shows readers of a dataset another version.
@@ -282,7 +304,7 @@ impl Broker {
     }
 
     async fn moved_over(&self, input: impl FnOnce(driftq_core::Ticket) -> Input) -> Result<CutOver, Failure> {
-        match self.ask(0, true, input).await? {
+        match self.home().ask(0, true, input).await? {
             Answer::CutOver { current, previous, changed } => Ok(CutOver { current, previous, changed }),
             other => Err(unexpected(&other)),
         }
@@ -292,6 +314,7 @@ impl Broker {
     pub async fn seal_version(&self, dataset: Named, version: &str) -> Result<(bool, u64), Failure> {
         let version = version.to_owned();
         match self
+            .home()
             .ask(0, true, |ticket| Input::Output(OutputInput::Seal { ticket, dataset, version }))
             .await?
         {
@@ -304,6 +327,7 @@ impl Broker {
     pub async fn drop_version(&self, dataset: Named, version: &str) -> Result<u64, Failure> {
         let version = version.to_owned();
         match self
+            .home()
             .ask(0, true, |ticket| Input::Output(OutputInput::Drop { ticket, dataset, version }))
             .await?
         {
@@ -319,7 +343,11 @@ impl Broker {
         after: Option<&str>,
         limit: u32,
     ) -> Result<(Vec<DatasetSummary>, bool), Failure> {
-        match self.describe(Query::Datasets(tenant.to_owned(), after.map(str::to_owned), limit)).await? {
+        match self
+            .home()
+            .describe(Query::Datasets(tenant.to_owned(), after.map(str::to_owned), limit))
+            .await?
+        {
             Description::Datasets(datasets, more) => Ok((datasets, more)),
             other => Err(unexpected(&other)),
         }
@@ -327,7 +355,7 @@ impl Broker {
 
     /// One dataset and some of its versions.
     pub async fn dataset(&self, list: VersionsList) -> Result<DatasetView, Failure> {
-        match self.describe(Query::Dataset(list)).await? {
+        match self.home().describe(Query::Dataset(list)).await? {
             Description::Dataset(dataset) => dataset.ok_or(Failure::Reject(Reject::OutputUnknown)),
             other => Err(unexpected(&other)),
         }
@@ -335,38 +363,8 @@ impl Broker {
 
     /// Some outputs of a version.
     pub async fn outputs(&self, list: OutputList) -> Result<OutputPage, Failure> {
-        match self.describe(Query::Outputs(list)).await? {
+        match self.home().describe(Query::Outputs(list)).await? {
             Description::Outputs(page) => page.ok_or(Failure::Reject(Reject::OutputUnknown)),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Some runs, newest first, and where to go on.
-    pub async fn runs(&self, list: RunList) -> Result<(Vec<RunSummary>, Option<u64>), Failure> {
-        match self.describe(Query::Runs(list)).await? {
-            Description::Runs(runs, next) => Ok((runs, next)),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// A stretch of a run, beginning with its `from`th entry.
-    pub async fn run(&self, id: Named, from: u64, limit: u32) -> Result<RunSight, Failure> {
-        match self.describe(Query::Run(id, from, limit)).await? {
-            Description::Run(None) => Err(Failure::Reject(Reject::RunUnknown)),
-            Description::Run(Some(page)) => {
-                let mut entries = Vec::with_capacity(page.entries.len());
-                for entry in page.entries {
-                    match entry {
-                        RunEntry::Message(message) => entries.push(SeenEntry::Message(message)),
-                        RunEntry::Effect(effect) => {
-                            if let Ok(seen) = self.see_effect(effect).await {
-                                entries.push(SeenEntry::Effect(seen));
-                            }
-                        }
-                    }
-                }
-                Ok(RunSight { summary: page.summary, entries, next: page.next })
-            }
             other => Err(unexpected(&other)),
         }
     }

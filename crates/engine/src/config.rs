@@ -38,7 +38,9 @@ pub enum WriteMode {
 pub struct Config {
     /// Where the log lives.
     pub storage: Storage,
-    /// The shard's limits and times.
+    /// How many shards there are; zero: as many as there were.
+    pub shards: u8,
+    /// The limits and times of every shard.
     pub settings: Settings,
     /// Size of one segment file of the log.
     pub segment_bytes: u32,
@@ -66,6 +68,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             storage: Storage::Ephemeral,
+            shards: 0,
             settings: Settings::default(),
             segment_bytes: 32 << 20,
             snapshot_every_bytes: 256 << 20,

@@ -10,6 +10,14 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)+
         }
 
+        impl Counters {
+            /// These and those of another shard together. Shards recover beside each other: the longest counts.
+            pub(crate) fn with(self, other: Self) -> Self {
+                let recovery_ms = self.recovery_ms.max(other.recovery_ms);
+                Self { recovery_ms, ..Self { $($name: self.$name + other.$name,)+ } }
+            }
+        }
+
         /// The live numbers behind [`Counters`].
         ///
         /// Relaxed everywhere: each number stands alone and nothing is decided by them.

@@ -99,7 +99,7 @@ impl Broker {
     }
 
     fn credential_key(&self, generation: u64) -> SigningKey {
-        let secret = self.shared().seal.secret();
+        let secret = self.house().seal.secret();
         for attempt in 0..TRIES_MAX {
             let mut material = [0; 41];
             material[..32].copy_from_slice(&secret);
@@ -116,7 +116,7 @@ impl Broker {
 
     /// A delivery on loan, if its lease is the newest of its message and live.
     pub async fn live_lease(&self, receipt: Receipt) -> Result<LeaseView, Failure> {
-        match self.describe(Query::Lease(receipt)).await? {
+        match self.at(receipt.topic).describe(Query::Lease(receipt)).await? {
             Description::Lease(lease) => lease.map_err(Failure::Reject),
             other => Err(unexpected(&other)),
         }
@@ -125,7 +125,7 @@ impl Broker {
     /// The same, with what its message says about itself.
     pub async fn leased_message(&self, receipt: Receipt) -> Result<LeasedMessage, Failure> {
         let lease = self.live_lease(receipt).await?;
-        let payload = match self.describe(Query::Payloads(vec![lease.message])).await? {
+        let payload = match self.at(receipt.topic).describe(Query::Payloads(vec![lease.message])).await? {
             Description::Payloads(lie) => lie.into_iter().next().flatten(),
             other => return Err(unexpected(&other)),
         };
@@ -133,7 +133,7 @@ impl Broker {
         let gone = || Failure::Reject(Reject::LeaseStale(Some(attempt)));
         let blob = payload.ok_or_else(gone)?;
         let extent = Extent { position: blob.position, length: blob.length, check: blob.check };
-        let bytes = self.shared().payload_store.fetch(extent).await.map_err(|_| gone())?;
+        let bytes = self.at(receipt.topic).payload_store.fetch(extent).await.map_err(|_| gone())?;
         let message = Message::decode(&bytes).map_err(|_| gone())?;
         let topic = self.name_of(receipt.topic).ok_or_else(gone)?;
         let Spotted { partition, offset, .. } = lease.message;
@@ -142,7 +142,7 @@ impl Broker {
             None => (topic.clone(), receipt.topic.0, partition, offset),
         };
         let envelope = message.envelope.unwrap_or_default();
-        let owner = read(&self.shared().catalog).find(&topic).and_then(|info| info.tenant.clone());
+        let owner = read(&self.house().catalog).find(&topic).and_then(|info| info.tenant.clone());
         let tenant = Some(envelope.tenant_id.to_string()).filter(|tenant| !tenant.is_empty());
         Ok(LeasedMessage {
             group: lease.group.to_string(),
@@ -157,7 +157,7 @@ impl Broker {
     }
 
     fn name_of(&self, topic: TopicId) -> Option<String> {
-        read(&self.shared().catalog).name(topic).map(ToString::to_string)
+        read(&self.house().catalog).name(topic).map(ToString::to_string)
     }
 }
 

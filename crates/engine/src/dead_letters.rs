@@ -114,7 +114,11 @@ impl Broker {
     pub(crate) async fn purge(&self, letters: &str, seen: &Seen) -> Fate {
         let Ok(topic) = self.topic(letters) else { return Fate::Skipped };
         let messages = vec![Spotted { topic, partition: seen.found.partition, offset: seen.found.offset }];
-        match self.ask(0, true, |ticket| Input::Order(OrderInput::Remove { ticket, messages })).await {
+        match self
+            .at(topic)
+            .ask(0, true, |ticket| Input::Order(OrderInput::Remove { ticket, messages }))
+            .await
+        {
             Ok(Answer::Removed(0)) => Fate::Skipped,
             Ok(Answer::Removed(_)) => Fate::Done,
             Ok(other) => Fate::Failed(unexpected(&other)),
@@ -136,6 +140,7 @@ impl Broker {
         let bytes = message.payload.bytes.len();
         let given_up_by = group.clone().unwrap_or_default();
         match self
+            .at(letter.topic)
             .ask(bytes, true, |ticket| Input::Order(OrderInput::Redrive { ticket, letter, message, group }))
             .await
         {
@@ -167,7 +172,7 @@ impl Broker {
         // Elsewhere a group of the same name is another one: all groups get what an operator sends there.
         let goes_home = *target == *letter.topic;
         let (info, letters) = {
-            let catalog = read(&self.shared().catalog);
+            let catalog = read(&self.house().catalog);
             let info = catalog.find(target).cloned().ok_or(Failure::Reject(Reject::TopicUnknown))?;
             let number = |name: &str| catalog.find(name).map(|topic| topic.id);
             message.origin.get_or_insert_with(|| letter.source(number(&letter.topic).unwrap_or_default()));

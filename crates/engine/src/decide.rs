@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use driftq_core::{
-    Action, Answer, Burial, ConsumerId, Delivery, EffectInput, INPUT_FACTS_BYTES_MAX, Input, Output,
-    Position, Query, Shard, Ticket, Time, TopicInfo,
+    Action, Answer, Burial, ConsumerId, Delivery, EffectInput, INPUT_FACTS_BYTES_MAX, Input, Output, Parcel,
+    Position, Query, Shard, ShardId, Ticket, Time, TopicInfo,
 };
 use driftq_wal::FRAME_BODY_BYTES_MAX;
 use tokio::sync::{mpsc, oneshot};
@@ -57,6 +57,8 @@ pub(crate) struct Decide<'a, L: Log> {
     pub(crate) cursor: Cursor,
     pub(crate) writes: WriteQueue<'a, L>,
     pub(crate) dead_letter_writer: SyncSender<Burial>,
+    /// Not bounded here: the shard takes only so many parcels that have not arrived.
+    pub(crate) forwarder: Sender<(ShardId, Parcel)>,
     pub(crate) tables: Tables,
     pub(crate) now: Time,
 }
@@ -197,6 +199,8 @@ impl<L: Log> Decide<'_, L> {
                 Action::Reply { ticket, answer } => self.reply(ticket, answer),
                 Action::Deliver { consumer, delivery } => self.deliver(consumer, delivery),
                 Action::Fetch(burial) => self.fetch(burial),
+                // If the forwarder is gone the epoch ends, and the next one posts it again.
+                Action::Post { to, parcel } => drop(self.forwarder.send((to, parcel))),
                 Action::Publish(_) | Action::Unpublish(_) => {}
                 Action::Close { consumer } => drop(self.tables.consumers.remove(&consumer)),
             }
@@ -477,7 +481,7 @@ fn publish(shared: &Shared, actions: &[Action]) {
     if news.peek().is_none() {
         return;
     }
-    let mut catalog = write(&shared.catalog);
+    let mut catalog = write(&shared.house.catalog);
     for action in news {
         match action {
             Action::Publish(topic) => catalog.insert(TopicInfo::clone(topic)),

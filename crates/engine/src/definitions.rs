@@ -11,7 +11,7 @@ use crate::failure::Failure;
 impl Broker {
     /// All definitions of a kind, by name, and how many changes there were.
     pub async fn definitions(&self, kind: DefinitionKind) -> Result<DefinitionPage, Failure> {
-        match self.describe(Query::Definitions(kind)).await? {
+        match self.home().describe(Query::Definitions(kind)).await? {
             Description::Definitions(page) => Ok(page),
             other => Err(unexpected(&other)),
         }
@@ -23,7 +23,7 @@ impl Broker {
         kind: DefinitionKind,
         name: &str,
     ) -> Result<Option<DefinitionView>, Failure> {
-        match self.describe(Query::Definition(kind, name.to_owned())).await? {
+        match self.home().describe(Query::Definition(kind, name.to_owned())).await? {
             Description::Definition(definition) => Ok(definition),
             other => Err(unexpected(&other)),
         }
@@ -55,7 +55,7 @@ impl Broker {
     /// Changes with every change of definitions that this run of the broker has answered.
     #[must_use]
     pub fn definition_changes(&self) -> watch::Receiver<u64> {
-        self.shared().defined.subscribe()
+        self.house().defined.subscribe()
     }
 
     async fn change_definition(
@@ -64,8 +64,8 @@ impl Broker {
         order: impl FnOnce(Ticket) -> OrderInput,
     ) -> Result<DefinitionView, Failure> {
         // Told however the caller fares: one that has hung up, or did not hear, may have changed something.
-        let _told = Told(&self.shared().defined);
-        match self.ask(bytes, true, |ticket| Input::Order(order(ticket))).await? {
+        let _told = Told(&self.house().defined);
+        match self.home().ask(bytes, true, |ticket| Input::Order(order(ticket))).await? {
             Answer::Definition(definition) => Ok(definition),
             other => Err(unexpected(&other)),
         }

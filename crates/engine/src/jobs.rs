@@ -114,7 +114,7 @@ impl Broker {
         if let Some(target) = &call.target_topic {
             self.topic(target)?;
         }
-        let (entry, is_new) = self.shared().jobs.open(call, tenant, self.shared().clock.now())?;
+        let (entry, is_new) = self.house().jobs.open(call, tenant, self.home().clock.now())?;
         let job = lock(&entry.job).clone();
         if is_new {
             tokio::spawn(run(self.clone(), entry));
@@ -125,19 +125,19 @@ impl Broker {
     /// All jobs that are remembered, the newest first.
     #[must_use]
     pub fn jobs(&self) -> Vec<Job> {
-        lock(&self.shared().jobs.table).jobs.iter().rev().map(|entry| lock(&entry.job).clone()).collect()
+        lock(&self.house().jobs.table).jobs.iter().rev().map(|entry| lock(&entry.job).clone()).collect()
     }
 
     /// One job.
     pub fn job(&self, id: u64) -> Result<Job, Failure> {
-        let entry = self.shared().jobs.find(id).ok_or(Failure::JobUnknown)?;
+        let entry = self.house().jobs.find(id).ok_or(Failure::JobUnknown)?;
         let job = lock(&entry.job).clone();
         Ok(job)
     }
 
     /// Stops a job after the letter that it is at.
     pub fn cancel_job(&self, id: u64) -> Result<Job, Failure> {
-        let entry = self.shared().jobs.find(id).ok_or(Failure::JobUnknown)?;
+        let entry = self.house().jobs.find(id).ok_or(Failure::JobUnknown)?;
         entry.cancelled.store(true, Ordering::Relaxed);
         let job = lock(&entry.job).clone();
         Ok(job)
@@ -147,7 +147,7 @@ impl Broker {
 async fn run(broker: Broker, entry: Arc<Entry>) {
     let ended = work(&broker, &entry).await;
     let mut job = lock(&entry.job);
-    job.ended = Some(broker.shared().clock.now());
+    job.ended = Some(broker.home().clock.now());
     match ended {
         Ok(state) => job.state = state,
         Err(failure) => {
@@ -177,7 +177,7 @@ async fn work(broker: &Broker, entry: &Entry) -> Result<JobState, Failure> {
             if entry.cancelled.load(Ordering::Relaxed) {
                 return Ok(JobState::Cancelled);
             }
-            if *broker.shared().stopping.borrow() {
+            if *broker.house().stopping.borrow() {
                 return Err(Failure::Unavailable(STOPPING.into()));
             }
             if !is_wanted(&entry.call, &seen) {

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driftq_core::{
-    Answer, Description, Input, KEY_DEPTH_MAX, KeyId, KeyScope, KeyView, NewKey, OrderInput, Query,
+    Answer, Description, Input, KEY_DEPTH_MAX, KeyId, KeyScope, KeyView, NewKey, OrderInput, Query, ShardId,
     TenantView, Ticket, Time,
 };
 use tokio::sync::{Mutex, watch};
 
 use crate::broker::{Broker, unexpected};
 use crate::failure::Failure;
+use crate::house::HOME;
 use crate::meter::Meter;
 
 /// How soon a ring that may be out of date is read again.
@@ -130,12 +131,12 @@ impl Broker {
     /// The keys as they are, and how they change.
     #[must_use]
     pub fn key_ring(&self) -> watch::Receiver<Arc<KeyRing>> {
-        self.shared().rings.ring.subscribe()
+        self.house().rings.ring.subscribe()
     }
 
     /// All keys.
     pub async fn keys(&self) -> Result<Vec<KeyView>, Failure> {
-        match self.describe(Query::Keys).await? {
+        match self.home().describe(Query::Keys).await? {
             Description::Keys(keys) => Ok(keys),
             other => Err(unexpected(&other)),
         }
@@ -143,13 +144,13 @@ impl Broker {
 
     /// Puts the keys that the shard remembers on the ring; until then it is empty.
     pub async fn load_keys(&self) -> Result<(), Failure> {
-        let _changing = self.shared().rings.changing.lock().await;
+        let _changing = self.house().rings.changing.lock().await;
         self.renew_ring().await
     }
 
     async fn renew_ring(&self) -> Result<(), Failure> {
         let (keys, tenants) = (self.keys().await?, self.tenants().await?);
-        let ring = &self.shared().rings.ring;
+        let ring = &self.house().rings.ring;
         let renewed = KeyRing::of(keys, &tenants, &ring.borrow());
         ring.send_replace(Arc::new(renewed));
         Ok(())
@@ -180,7 +181,7 @@ impl Broker {
         &self,
         order: impl FnOnce(Ticket) -> OrderInput + Send + 'static,
     ) -> Result<KeyView, Failure> {
-        match self.change_ring(order).await? {
+        match self.change_ring(HOME, order).await? {
             Answer::Key(key) => Ok(key),
             other => Err(unexpected(&other)),
         }
@@ -189,17 +190,18 @@ impl Broker {
     /// Detached from its asker: one that hangs up must not leave a change in the log that is not on the ring.
     pub(crate) async fn change_ring(
         &self,
+        shard: ShardId,
         order: impl FnOnce(Ticket) -> OrderInput + Send + 'static,
     ) -> Result<Answer, Failure> {
         let broker = self.clone();
         let change = async move {
-            let rings = &broker.shared().rings;
+            let rings = &broker.house().rings;
             let _changing = rings.changing.lock().await;
-            let answer = broker.ask(0, true, |ticket| Input::Order(order(ticket))).await;
+            let answer = broker.shard(shard).ask(0, true, |ticket| Input::Order(order(ticket))).await;
             // What failed may be in the log all the same: the ring is read again until it is known to be right.
             while let Err(failure) = broker.renew_ring().await {
                 tracing::warn!(%failure, "the keys cannot be read again yet");
-                if *broker.shared().stopping.borrow() {
+                if *broker.house().stopping.borrow() {
                     break;
                 }
                 tokio::time::sleep(RING_PAUSE).await;
@@ -214,6 +216,6 @@ impl Broker {
     /// The shard's time.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.shared().clock.now()
+        self.home().clock.now()
     }
 }

@@ -1,18 +1,23 @@
 //! Leases with tokens: messages are lent, given back and settled.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use driftq_core::{Answer, Delivery, Identity, Input, LeaseRequest, Outcome, Receipt, Settlement, Ticket};
+use driftq_core::{
+    Answer, Delivery, Identity, Input, LeaseRequest, Outcome, Receipt, Settlement, ShardId, Ticket, Verdict,
+};
 use tokio::sync::oneshot;
 
-use crate::broker::{Broker, STOPPING, heard, unexpected};
+use crate::broker::{Broker, STOPPING, unexpected};
 use crate::failure::Failure;
 use crate::inbox::{Reply, Request};
 use crate::payload_store::{Extent, Lost};
 use crate::request::LeaseCall;
 use crate::shared::Shared;
 use crate::stream::Delivered;
+
+/// How often a worker looks at an effect that its message waits for and that lives in another shard.
+const AWAIT_LOOK_MS: u64 = 1_000;
 
 impl Broker {
     /// Lends messages, once, with their payloads. Waits for the first one as long as the call says; dropping the future
@@ -29,9 +34,9 @@ impl Broker {
     /// Lends messages, once, whose payloads stay in the log until they are asked for. Waits for the first one as long as
     /// the call says; dropping the future gives back what was lent.
     pub async fn lend(&self, call: LeaseCall) -> Result<Lent, Failure> {
-        let shared = self.shared();
-        let mut stopping = shared.stopping.subscribe();
         let topic = self.topic(&call.topic)?;
+        let shared = self.at(topic);
+        let mut stopping = shared.house.stopping.subscribe();
         let request = LeaseRequest {
             topic,
             group: call.group,
@@ -57,42 +62,88 @@ impl Broker {
 
     /// Takes back deliveries that were lent by an answer that no asker got; no attempt is used.
     pub fn give_back(&self, receipts: Vec<Receipt>) {
-        let shared = self.shared();
-        shared.meters.released.add(receipts.len() as u64);
-        shared.inbox.input(Input::Release { receipts });
+        let mut of_shards: BTreeMap<ShardId, Vec<Receipt>> = BTreeMap::new();
+        for receipt in receipts {
+            of_shards.entry(receipt.topic.shard()).or_default().push(receipt);
+        }
+        for (shard, receipts) in of_shards {
+            let shard = self.shard(shard);
+            shard.meters.released.add(receipts.len() as u64);
+            shard.inbox.input(Input::Release { receipts });
+        }
     }
 
     /// The token of a delivery: opaque to its holder, and made by the broker alone.
     #[must_use]
     pub fn token(&self, receipt: &Receipt) -> String {
-        self.shared().seal.seal(receipt)
+        self.house().seal.seal(receipt)
     }
 
     /// The delivery that a token names; `None` if the broker never wrote it.
     #[must_use]
     pub fn receipt(&self, token: &str) -> Option<Receipt> {
-        self.shared().seal.open(token)
+        self.house().seal.open(token)
+    }
+
+    /// What the holder of a delivery says whose work waits for an effect.
+    #[must_use]
+    pub fn awaiting(
+        &self,
+        delivery: Option<&Receipt>,
+        (tenant, scope, key): (&str, &str, &str),
+        delay_ms: Option<u64>,
+    ) -> Verdict {
+        let place = self.house().place_effect(tenant, scope, delivery);
+        if delivery.is_none_or(|receipt| receipt.topic.shard() == place) {
+            return Verdict::Await { effect: Identity::of(tenant, scope, key), delay_ms };
+        }
+        // The message's shard does not hear of what ends in another: its worker looks again every so often.
+        Verdict::Release { delay_ms: delay_ms.map_or(AWAIT_LOOK_MS, |delay_ms| delay_ms.min(AWAIT_LOOK_MS)) }
     }
 
     /// What holders of tokens say, one answer each, in order.
     pub async fn settle(&self, items: Vec<Settlement>) -> Result<Vec<Outcome>, Failure> {
-        let bytes = items.len() * size_of::<Settlement>();
-        let verdicts: Vec<_> = items.iter().map(|item| counted(&item.verdict)).collect();
-        match self.ask(bytes, true, |ticket| Input::Settle { ticket, items }).await? {
-            Answer::Settlements(outcomes) => {
-                let meters = &self.shared().meters;
-                for (verdict, outcome) in verdicts.into_iter().zip(&outcomes) {
-                    match (verdict, outcome) {
-                        (_, Outcome::Stale { .. } | Outcome::Unknown) => meters.stale.one(),
-                        (Counted::Ack, _) => meters.acked.one(),
-                        (Counted::Nack, _) => meters.nacked.one(),
-                        (Counted::Other, _) => {}
-                    }
-                }
-                Ok(outcomes)
-            }
-            other => Err(unexpected(&other)),
+        let shard = |item: &Settlement| item.receipt.topic.shard();
+        if let Some(first) = items.first().map(shard)
+            && items.iter().all(|item| shard(item) == first)
+        {
+            return settle_in(self.shard(first), items).await;
         }
+        let mut of_shards: BTreeMap<ShardId, (Vec<usize>, Vec<Settlement>)> = BTreeMap::new();
+        let count = items.len();
+        for (place, item) in items.into_iter().enumerate() {
+            let (places, items) = of_shards.entry(shard(&item)).or_default();
+            places.push(place);
+            items.push(item);
+        }
+        let mut outcomes = vec![Outcome::Unknown; count];
+        for (shard, (places, items)) in of_shards {
+            // Settling again is harmless: a caller that hears of a failure here repeats all of it.
+            for (place, outcome) in places.into_iter().zip(settle_in(self.shard(shard), items).await?) {
+                outcomes[place] = outcome;
+            }
+        }
+        Ok(outcomes)
+    }
+}
+
+async fn settle_in(shard: &Shared, items: Vec<Settlement>) -> Result<Vec<Outcome>, Failure> {
+    let bytes = items.len() * size_of::<Settlement>();
+    let verdicts: Vec<_> = items.iter().map(|item| counted(&item.verdict)).collect();
+    match shard.ask(bytes, true, |ticket| Input::Settle { ticket, items }).await? {
+        Answer::Settlements(outcomes) => {
+            let meters = &shard.meters;
+            for (verdict, outcome) in verdicts.into_iter().zip(&outcomes) {
+                match (verdict, outcome) {
+                    (_, Outcome::Stale { .. } | Outcome::Unknown) => meters.stale.one(),
+                    (Counted::Ack, _) => meters.acked.one(),
+                    (Counted::Nack, _) => meters.nacked.one(),
+                    (Counted::Other, _) => {}
+                }
+            }
+            Ok(outcomes)
+        }
+        other => Err(unexpected(&other)),
     }
 }
 
@@ -103,13 +154,11 @@ enum Counted {
     Other,
 }
 
-const fn counted(verdict: &driftq_core::Verdict) -> Counted {
+const fn counted(verdict: &Verdict) -> Counted {
     match verdict {
-        driftq_core::Verdict::Ack => Counted::Ack,
-        driftq_core::Verdict::Nack { .. } => Counted::Nack,
-        driftq_core::Verdict::Extend { .. }
-        | driftq_core::Verdict::Release { .. }
-        | driftq_core::Verdict::Await { .. } => Counted::Other,
+        Verdict::Ack => Counted::Ack,
+        Verdict::Nack { .. } => Counted::Nack,
+        Verdict::Extend { .. } | Verdict::Release { .. } | Verdict::Await { .. } => Counted::Other,
     }
 }
 
@@ -188,7 +237,7 @@ impl Asked<'_> {
         let Some(answer) = &mut self.answer else { return Ok(Vec::new()) };
         let answer = answer.await;
         self.answer = None;
-        match heard(self.shared, answer)? {
+        match self.shared.heard(answer)? {
             Answer::Leased(deliveries) => Ok(deliveries),
             other => Err(unexpected(&other)),
         }

@@ -20,6 +20,7 @@ mod browse;
 mod cache;
 mod clock;
 pub mod cluster;
+mod commit_across;
 mod commits;
 mod config;
 mod counters;
@@ -28,10 +29,13 @@ mod dead_letter_writer;
 mod dead_letters;
 mod decide;
 mod definitions;
+mod effect_begin;
 mod effect_request;
 mod effects;
 mod entities;
 mod failure;
+mod forwarder;
+mod house;
 mod inbox;
 mod jobs;
 mod keeper;
@@ -51,6 +55,7 @@ mod relocate;
 mod request;
 pub mod router;
 mod routing;
+mod runs;
 mod scrape;
 mod seal;
 mod shared;
@@ -68,7 +73,7 @@ mod words;
 pub use driftq_core as core;
 
 pub use broker::Broker;
-pub use commits::{CommitCall, Committed, CutOver, RunSight, SeenEntry};
+pub use commits::{CommitCall, Committed, CutOver};
 pub use config::{Config, Storage, WriteMode};
 pub use counters::Counters;
 #[doc(hidden)]
@@ -83,6 +88,7 @@ pub use request::{
     AckRequest, BorrowRequest, ConsumeRequest, Draft, Glance, Job, JobCall, JobKind, JobState, LeaseCall,
     LetterFilter, Produced, Recovery, Seen, Sight, TopicReady,
 };
+pub use runs::{RunSight, SeenEntry};
 pub use seal::resealed;
 pub use start::Started;
 pub use status::Status;

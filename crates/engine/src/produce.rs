@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use driftq_core::{
     Answer, Catalog, Envelope, Identity, Input, KeyHash, Message, NewLineage, NewMessage, Origin, Payload,
-    Reject, RequestHash, Start, Stored, TopicInfo, named_topic, route, tenant_of, validate,
+    Reject, RequestHash, ShardId, Start, Stored, TopicInfo, named_topic, route, tenant_of, validate,
 };
 
 use crate::broker::{Broker, unexpected};
@@ -34,10 +34,11 @@ impl Broker {
                 }
             }
         }
-        let (name, mut message) = self.prepare(&read(&self.shared().catalog), topic, &draft)?;
+        let (name, mut message) = self.prepare(&read(&self.house().catalog), topic, &draft)?;
         take_reserved(&mut message, kept.as_deref());
         let bytes = message.payload.bytes.len();
-        match self.ask(bytes, true, |ticket| Input::Produce { ticket, message }).await? {
+        let shard = self.at(message.topic);
+        match shard.ask(bytes, true, |ticket| Input::Produce { ticket, message }).await? {
             Answer::Produced(stored) => Ok(self.count(name, stored)),
             other => Err(unexpected(&other)),
         }
@@ -56,9 +57,9 @@ impl Broker {
         };
         let mut kept = Vec::new();
         let mut results: Results = Vec::with_capacity(drafts.len());
-        let mut parts = vec![Part::default()];
+        let mut parts = Vec::new();
         {
-            let catalog = read(&self.shared().catalog);
+            let catalog = read(&self.house().catalog);
             let mut turns = turns.into_iter();
             for (index, draft) in drafts.iter().enumerate() {
                 let mut reservation = None;
@@ -82,15 +83,16 @@ impl Broker {
             }
         }
         // One after the other: their order is the order of the messages.
-        for part in parts.into_iter().filter(|part| !part.messages.is_empty()) {
+        for part in parts {
             self.store(part, &mut results).await;
         }
         let unanswered = || Err(Failure::Unavailable("internal fault: a message without an answer".into()));
         results.into_iter().map(|result| result.unwrap_or_else(unanswered)).collect()
     }
 
-    async fn store(&self, Part { places, messages, bytes }: Part, results: &mut Results) {
-        match self.ask(bytes, true, |ticket| Input::ProduceMany { ticket, messages }).await {
+    async fn store(&self, Part { shard, places, messages, bytes }: Part, results: &mut Results) {
+        let shard = self.shard(shard);
+        match shard.ask(bytes, true, |ticket| Input::ProduceMany { ticket, messages }).await {
             Ok(Answer::ProducedMany(stored)) => {
                 for ((place, name), result) in places.into_iter().zip(stored) {
                     let result = result.map(|stored| self.count(name, stored)).map_err(Failure::Reject);
@@ -106,10 +108,10 @@ impl Broker {
         let Stored { partition, offset, duplicate, .. } = stored;
         if duplicate && let Some(first) = stored.topic {
             // The first one may have been routed elsewhere.
-            let name = read(&self.shared().catalog).name(first).cloned();
+            let name = read(&self.house().catalog).name(first).cloned();
             topic = name.unwrap_or(topic);
         }
-        let meters = &self.shared().meters;
+        let meters = &self.home().meters;
         if duplicate {
             meters.produced_duplicates.one();
         } else {
@@ -127,7 +129,7 @@ impl Broker {
     ) -> Result<(Arc<str>, NewMessage), Failure> {
         let message = &draft.message;
         validate(message).map_err(Failure::Reject)?;
-        let turn = self.shared().turns.fetch_add(1, Relaxed);
+        let turn = self.house().turns.fetch_add(1, Relaxed);
         let placed = route(catalog, requested, message, (draft.keyless, turn));
         let (info, partition) = placed.map_err(Failure::Reject)?;
         let envelope = message.envelope.as_ref();
@@ -181,7 +183,7 @@ impl Broker {
 
     fn payload(&self, message: &Message<'_>) -> Result<Payload, Failure> {
         let bytes = message.encode();
-        if bytes.len() > self.shared().config.message_bytes_max {
+        if bytes.len() > self.house().config.message_bytes_max {
             return Err(Failure::Reject(Reject::Invalid("the message is larger than the broker accepts")));
         }
         let size = u32::try_from(message.size()).unwrap_or(u32::MAX);
@@ -192,6 +194,7 @@ impl Broker {
 /// Messages that go to the shard together, and their places in the call.
 #[derive(Default)]
 struct Part {
+    shard: ShardId,
     places: Vec<(usize, Arc<str>)>,
     messages: Vec<NewMessage>,
     bytes: usize,
@@ -200,16 +203,19 @@ struct Part {
 /// One answer per message, once it is known.
 type Results = Vec<Option<Result<Produced, Failure>>>;
 
-/// Adds a message to the last part, or to a new one if that is large enough.
+/// Adds a message to the last part for its shard, or to a new one if that is large enough.
 fn add(parts: &mut Vec<Part>, index: usize, name: Arc<str>, message: NewMessage) {
-    if parts.last().is_some_and(|part| part.bytes >= PART_BYTES) {
-        parts.push(Part::default());
-    }
-    if let Some(part) = parts.last_mut() {
-        part.bytes += message.payload.bytes.len();
-        part.places.push((index, name));
-        part.messages.push(message);
-    }
+    let shard = message.topic.shard();
+    let last = parts.iter().rposition(|part| part.shard == shard);
+    let open = last.filter(|last| parts[*last].bytes < PART_BYTES);
+    let at = open.unwrap_or_else(|| {
+        parts.push(Part { shard, ..Part::default() });
+        parts.len() - 1
+    });
+    let part = &mut parts[at];
+    part.bytes += message.payload.bytes.len();
+    part.places.push((index, name));
+    part.messages.push(message);
 }
 
 /// The identity that was kept for a message is its identity, wherever the router sent it.

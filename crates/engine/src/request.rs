@@ -263,3 +263,20 @@ pub struct Recovery {
     /// Where in the log the snapshot stands, in words; `None` without one.
     pub snapshot_at: Option<String>,
 }
+
+impl Recovery {
+    /// This and what another shard found. They recover beside each other: the longest counts.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self {
+            messages: self.messages + other.messages,
+            topics: self.topics + other.topics,
+            groups: self.groups + other.groups,
+            replayed_bytes: self.replayed_bytes + other.replayed_bytes,
+            replayed_batches: self.replayed_batches + other.replayed_batches,
+            duration: self.duration.max(other.duration),
+            truncated: self.truncated.or(other.truncated),
+            epoch: self.epoch,
+            snapshot_at: self.snapshot_at,
+        }
+    }
+}

@@ -31,38 +31,48 @@ pub(crate) type Reserved = BTreeMap<Identity, Arc<Reservation>>;
 
 /// An identity that is kept for the messages of one call; given back when this goes.
 pub(crate) struct Reservation {
-    shared: Arc<Shared>,
+    shards: Vec<Arc<Shared>>,
     pub(crate) identity: Identity,
+}
+
+/// What became of the wish to keep an identity.
+enum Kept {
+    /// It is kept.
+    New(Reservation),
+    /// There is a message under it.
+    Stored(driftq_core::Stored),
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.shared.inbox.input(Input::Unreserve { identity: self.identity });
+        for shard in &self.shards {
+            shard.inbox.input(Input::Unreserve { identity: self.identity });
+        }
     }
 }
 
 impl Broker {
     /// The router, if it wants to be asked about messages to a topic.
     pub(crate) fn router_for(&self, topic: &str) -> Option<&Arc<RouterHook>> {
-        self.shared().config.router.as_ref().filter(|router| router.is_asked_about(topic))
+        self.house().config.router.as_ref().filter(|router| router.is_asked_about(topic))
     }
 
     /// The router that is configured.
     #[must_use]
     pub fn router(&self) -> Option<&Arc<RouterHook>> {
-        self.shared().config.router.as_ref()
+        self.house().config.router.as_ref()
     }
 
     /// How many partitions a topic has, as routers are told.
     pub fn partitions_of(&self, topic: &str) -> Option<u32> {
-        read(&self.shared().catalog).find(topic).map(|topic| topic.partitions)
+        read(&self.house().catalog).find(topic).map(|topic| topic.partitions)
     }
 
     /// The topic and partition that a message to `topic` would be stored in, as it stands.
     pub fn destination(&self, topic: &str, message: &Message<'_>) -> Result<(Arc<str>, u32), Failure> {
         validate(message).map_err(Failure::Reject)?;
-        let catalog = read(&self.shared().catalog);
-        let turn = self.shared().turns.load(Relaxed);
+        let catalog = read(&self.house().catalog);
+        let turn = self.house().turns.load(Relaxed);
         let placed = route(&catalog, topic, message, (Keyless::Spread, turn));
         let (info, partition) = placed.map_err(Failure::Reject)?;
         Ok((Arc::clone(&info.name), partition))
@@ -105,7 +115,7 @@ impl Broker {
 
     /// Gives messages that name no tenant that of the topic to which their producer sends them.
     fn adopt_all(&self, topic: &str, drafts: &mut [Draft<'_>]) {
-        let catalog = read(&self.shared().catalog);
+        let catalog = read(&self.house().catalog);
         for message in drafts.iter_mut().map(|draft| &mut draft.message) {
             let named = catalog.find(named_topic(topic, message.envelope.as_ref()));
             if let Some(info) = named {
@@ -116,32 +126,34 @@ impl Broker {
     }
 
     async fn reserve(&self, topic: &str, draft: &Draft<'_>, reserved: &mut Reserved) -> Turn {
-        let identity = identity(&read(&self.shared().catalog), topic, draft.message.envelope.as_ref());
+        let identity = identity(&read(&self.house().catalog), topic, draft.message.envelope.as_ref());
         let Some(identity) = identity else { return Turn::Store(None) };
         if let Some(reservation) = reserved.get(&identity) {
             return Turn::Store(Some(Arc::clone(reservation)));
         }
         match self.ask_to_reserve(identity, draft.request).await {
-            Ok(None) => {
-                let reservation = Arc::new(Reservation { shared: Arc::clone(self.shared()), identity });
+            Ok(Kept::New(reservation)) => {
+                let reservation = Arc::new(reservation);
                 reserved.insert(identity, Arc::clone(&reservation));
                 Turn::Store(Some(reservation))
             }
-            Ok(Some(first)) => Turn::Answered(Ok(self.counted(topic, first))),
+            Ok(Kept::Stored(first)) => Turn::Answered(Ok(self.counted(topic, first))),
             Err(failure) => Turn::Answered(Err(failure)),
         }
     }
 
-    async fn ask_to_reserve(
-        &self,
-        identity: Identity,
-        request: RequestHash,
-    ) -> Result<Option<driftq_core::Stored>, Failure> {
-        match self.ask(0, true, |ticket| Input::Reserve { ticket, identity, request }).await? {
-            Answer::Reserved => Ok(None),
-            Answer::Produced(first) => Ok(Some(first)),
-            other => Err(unexpected(&other)),
+    /// Keeps an identity in every shard: which of them the message goes to is for the router to say, and the first one
+    /// under the identity may have gone to any.
+    async fn ask_to_reserve(&self, identity: Identity, request: RequestHash) -> Result<Kept, Failure> {
+        let mut reservation = Reservation { shards: Vec::with_capacity(self.shard_count()), identity };
+        for shard in self.shards() {
+            match shard.ask(0, true, |ticket| Input::Reserve { ticket, identity, request }).await? {
+                Answer::Reserved => reservation.shards.push(Arc::clone(shard)),
+                Answer::Produced(first) => return Ok(Kept::Stored(first)),
+                other => return Err(unexpected(&other)),
+            }
         }
+        Ok(Kept::New(reservation))
     }
 
     fn counted(&self, topic: &str, first: driftq_core::Stored) -> Produced {

@@ -21,7 +21,7 @@ impl Broker {
     /// What [`Broker::tally`] says, or has said a moment ago.
     pub async fn scraped(&self) -> Result<Tally, Failure> {
         // Held while one scraper asks: the others wait for the same answer.
-        let mut newest = self.shared().scraped.newest.lock().await;
+        let mut newest = self.house().scraped.newest.lock().await;
         if let Some((_, tally)) = newest.as_ref().filter(|(asked, _)| asked.elapsed() < AGE_MAX) {
             return Ok(tally.clone());
         }

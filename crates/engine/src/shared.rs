@@ -1,54 +1,36 @@
-//! What the handles and the threads of one broker have in common.
+//! What the handles and the threads of one shard have in common.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
 
-use driftq_core::{Catalog, ConsumerId, Delivery, Input, Settlement, Ticket, Verdict};
-use tokio::sync::{Notify, watch};
+use driftq_core::{
+    Answer, ConsumerId, Delivery, Description, Input, Query, Settlement, ShardId, State, Ticket, Verdict,
+};
+use tokio::sync::{oneshot, watch};
 
+use crate::broker::{INTERRUPTED, unexpected};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::counters::Meters;
-use crate::inbox::{Inbox, Limits};
-use crate::jobs::Jobs;
-use crate::keys::Rings;
+use crate::failure::{Failure, StartError};
+use crate::house::{HOME, House};
+use crate::inbox::{Attach, Inbox, Limits, Reply, Request};
 use crate::payload_store::{Extent, PayloadStore};
-use crate::scrape::Scraped;
-use crate::seal::Seal;
 use crate::status::StatusBoard;
 
 pub(crate) struct Shared {
+    /// Which of the shards it is.
+    pub(crate) id: ShardId,
+    pub(crate) house: Arc<House>,
     pub(crate) config: Config,
     pub(crate) clock: Clock,
     pub(crate) inbox: Inbox,
     pub(crate) payload_store: Arc<PayloadStore>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) status_board: StatusBoard,
-    /// The topics that are durable. A lock and not a copy per change: creating ten thousand topics one by one would
-    /// otherwise copy fifty million entries. It is held for one lookup or one insert.
-    pub(crate) catalog: RwLock<Catalog>,
-    /// Turns receipts into tokens and back.
-    pub(crate) seal: Seal,
-    /// Long work under way.
-    pub(crate) jobs: Jobs,
-    /// Keys as requests look them up.
-    pub(crate) rings: Rings,
-    /// The number of the newest entry of the audit of which this run knows.
-    pub(crate) audited: watch::Sender<u64>,
-    /// Counts the changes of definitions that were asked of this run.
-    pub(crate) defined: watch::Sender<u64>,
-    /// What the last scrape was told.
-    pub(crate) scraped: Scraped,
-    /// True as soon as the broker begins to stop.
-    pub(crate) stopping: watch::Sender<bool>,
-    /// Another server has the log.
-    pub(crate) fenced: watch::Sender<bool>,
     /// True when the decide thread has ended.
     pub(crate) ended: watch::Sender<bool>,
-    /// Rung whenever a stream ends.
-    pub(crate) stream_ended: Notify,
-    /// Counts messages on their way in: those without a key are spread by it.
-    pub(crate) turns: AtomicU64,
     next_ticket: AtomicU64,
     next_consumer: AtomicU64,
     /// Counts the epochs of the shard that are over: what belongs to an earlier one is void.
@@ -56,9 +38,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, data: Option<std::path::PathBuf>, is_durable: bool) -> Self {
+    pub(crate) fn new(id: ShardId, house: Arc<House>, data: Option<PathBuf>, is_durable: bool) -> Self {
+        let mut config = house.config.clone();
+        config.settings.shard = id;
         let meters = Arc::new(Meters::default());
         Self {
+            id,
+            house,
             clock: Clock::start(),
             inbox: Inbox::new(Limits {
                 requests_max: config.input_queue_max,
@@ -67,22 +53,84 @@ impl Shared {
             payload_store: Arc::new(PayloadStore::new(config.payload_cache_bytes, Arc::clone(&meters))),
             meters,
             status_board: StatusBoard::new(data, is_durable),
-            catalog: RwLock::new(Catalog::default()),
-            seal: Seal::default(),
-            jobs: Jobs::default(),
-            rings: Rings::default(),
-            audited: watch::Sender::new(0),
-            defined: watch::Sender::new(0),
-            scraped: Scraped::default(),
-            stopping: watch::Sender::new(false),
-            fenced: watch::Sender::new(false),
             ended: watch::Sender::new(false),
-            stream_ended: Notify::new(),
-            turns: AtomicU64::new(0),
             next_ticket: AtomicU64::new(0),
             next_consumer: AtomicU64::new(0),
             epochs_over: AtomicU64::new(0),
             config,
+        }
+    }
+
+    /// Refuses a state that belongs elsewhere: to another shard, or to another broker.
+    pub(crate) fn may_be(&self, state: &State) -> Result<(), StartError> {
+        if state.epoch() == 0 {
+            return Ok(());
+        }
+        if state.shard() != self.id {
+            let (found, wanted) = (state.shard().0, self.id.0);
+            return Err(StartError::Damaged(format!(
+                "this is the log of shard {found}, and it lies where that of shard {wanted} belongs: put every log \
+                 back to its place"
+            )));
+        }
+        let secret = self.house.seal.secret();
+        if self.id != HOME && *state.secret() != secret {
+            return Err(StartError::Damaged(format!(
+                "the log of shard {} belongs to another broker than that of shard 0: put back the logs that belong \
+                 together",
+                self.id.0
+            )));
+        }
+        Ok(())
+    }
+
+    /// Asks the shard, and waits for what it says.
+    pub(crate) async fn ask(
+        &self,
+        bytes: usize,
+        writes: bool,
+        input: impl FnOnce(Ticket) -> Input,
+    ) -> Result<Answer, Failure> {
+        self.ask_with(bytes, writes, None, input).await
+    }
+
+    pub(crate) async fn ask_with(
+        &self,
+        bytes: usize,
+        writes: bool,
+        stream: Option<Box<Attach>>,
+        input: impl FnOnce(Ticket) -> Input,
+    ) -> Result<Answer, Failure> {
+        let ticket = self.ticket();
+        let (reply, answer) = oneshot::channel();
+        let request = Request { ticket, input: input(ticket), reply, bytes, writes, stream };
+        if let Err(failure) = self.inbox.ask(request) {
+            if failure == Failure::Busy {
+                self.meters.requests_busy.one();
+            }
+            return Err(failure);
+        }
+        self.meters.requests.one();
+        self.heard(answer.await)
+    }
+
+    /// A question about the shard's state.
+    pub(crate) async fn describe(&self, query: Query) -> Result<Description, Failure> {
+        match self.ask(0, false, |ticket| Input::Describe { ticket, query }).await? {
+            Answer::Described(description) => Ok(description),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What the decide thread said, with refusals as failures; it may have gone without a word.
+    pub(crate) fn heard(&self, reply: Result<Reply, oneshot::error::RecvError>) -> Result<Answer, Failure> {
+        match reply {
+            Ok(Ok(Answer::Rejected(reject))) => {
+                self.meters.rejected.one();
+                Err(Failure::Reject(reject))
+            }
+            Ok(reply) => reply,
+            Err(_) => Err(Failure::Unavailable(INTERRUPTED.into())),
         }
     }
 

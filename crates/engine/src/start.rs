@@ -1,18 +1,20 @@
 //! How a broker comes to life.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use driftq_core::ASIDE_FACTS_BYTES_MAX;
+use driftq_core::{ASIDE_FACTS_BYTES_MAX, SHARDS_MAX, ShardId};
 use driftq_wal::{Disk, FRAME_BODY_BYTES_MAX, Options, RealDisk};
 
 use crate::broker::Broker;
 use crate::config::{Config, Storage};
 use crate::decide::BATCH_BYTES_SOFT_MAX;
 use crate::failure::StartError;
+use crate::house::{HOME, House};
 use crate::log::{self, FileLog, Log};
 use crate::request::Recovery;
 use crate::shared::Shared;
-use crate::supervise;
+use crate::supervise::Starting;
 
 /// A batch holds what is left of its soft limit and one message more, and must fit one frame of the log.
 const MESSAGE_BYTES_MAX: usize = FRAME_BODY_BYTES_MAX as usize / 2;
@@ -31,22 +33,26 @@ pub struct Started {
 }
 
 impl Broker {
-    /// Starts a broker: opens the log, recovers, and answers when requests are served. Blocks; not for a task.
+    /// Starts a broker: opens the logs, recovers, and answers when requests are served. Blocks; not for a task.
     pub fn start(config: Config) -> Result<Started, StartError> {
-        match config.storage.clone() {
-            Storage::Ephemeral => {
-                let log = log::in_memory(config.segment_bytes);
-                launch(config, log)
-            }
+        let storage = config.storage.clone();
+        match &storage {
+            Storage::Ephemeral => launch(config, |house, _| Ok(log::in_memory(house.config.segment_bytes))),
             Storage::Directory(path) => {
-                let disk = RealDisk::create(&path)
-                    .map_err(|source| StartError::Directory { path: path.display().to_string(), source })?;
-                Self::start_on(config, disk)
+                let config = Config { shards: shards_of(path, config.shards)?, ..config };
+                launch(config, |house, shard| {
+                    let path = shard_directory(path, shard);
+                    let disk = RealDisk::create(&path).map_err(|source| StartError::Directory {
+                        path: path.display().to_string(),
+                        source,
+                    })?;
+                    Ok(on_disk(&house.config, disk))
+                })
             }
             #[cfg(feature = "postgres")]
             Storage::Postgres(place) => {
-                let log = log::PostgresLog::new(place, config.segment_bytes)?;
-                launch(config, log)
+                alone(&config)?;
+                launch(config, |house, _| log::PostgresLog::new(place.clone(), house.config.segment_bytes))
             }
             #[cfg(not(feature = "postgres"))]
             Storage::Postgres(_) => Err(StartError::Config(
@@ -54,8 +60,8 @@ impl Broker {
             )),
             #[cfg(feature = "nats")]
             Storage::Nats(place) => {
-                let log = log::NatsLog::new(place, config.segment_bytes)?;
-                launch(config, log)
+                alone(&config)?;
+                launch(config, |house, _| log::NatsLog::new(place.clone(), house.config.segment_bytes))
             }
             #[cfg(not(feature = "nats"))]
             Storage::Nats(_) => Err(StartError::Config(
@@ -64,31 +70,102 @@ impl Broker {
         }
     }
 
-    /// Starts a broker on a disk of the caller's making, for tests that need one that fails.
+    /// Starts a broker with one shard on a disk of the caller's making, for tests that need one that fails.
     pub fn start_on<D: Disk>(config: Config, disk: D) -> Result<Started, StartError> {
-        let reserve_bytes = u64::from(config.segment_bytes / 2);
-        let options = Options { segment_bytes: config.segment_bytes, reserve_bytes, ..Options::default() };
-        launch(config, FileLog::new(disk, options))
+        alone(&config)?;
+        let mut disk = Some(disk);
+        launch(config, |house, _| {
+            let disk = disk.take().ok_or(StartError::Config("there is one disk for one shard"))?;
+            Ok(on_disk(&house.config, disk))
+        })
     }
 }
 
-fn launch<L: Log>(mut config: Config, log: L) -> Result<Started, StartError> {
+fn on_disk<D: Disk>(config: &Config, disk: D) -> FileLog<D> {
+    let reserve_bytes = u64::from(config.segment_bytes / 2);
+    FileLog::new(disk, Options { segment_bytes: config.segment_bytes, reserve_bytes, ..Options::default() })
+}
+
+/// Refuses more than one shard.
+const fn alone(config: &Config) -> Result<(), StartError> {
+    if config.shards > 1 {
+        return Err(StartError::Config(
+            "several shards need a log in a directory: leave --shards out, or --log",
+        ));
+    }
+    Ok(())
+}
+
+/// Starts all shards of a broker, the first one before the others: it says how tokens are sealed.
+fn launch<L: Log>(
+    mut config: Config,
+    mut log: impl FnMut(&House, ShardId) -> Result<L, StartError>,
+) -> Result<Started, StartError> {
     if config.message_bytes_max > MESSAGE_BYTES_MAX {
         return Err(StartError::Config("message_bytes_max must be at most 40 MiB"));
     }
     if config.input_queue_max == 0 || config.stream_credit == 0 {
         return Err(StartError::Config("input_queue_max and stream_credit must be at least 1"));
     }
+    if config.shards > SHARDS_MAX {
+        return Err(StartError::Config("there are at most 64 shards"));
+    }
     if config.settings.seed == 0 {
         // Secret by default: no producer can then choose keys that collide or guess the jitter.
         config.settings.seed = Options::default().salt.rotate_left(17) | 1;
     }
+    let count = config.shards.max(1);
+    // One cache for all of them, as large as it was told to be.
+    config.payload_cache_bytes /= usize::from(count);
     let data = match &config.storage {
         Storage::Ephemeral | Storage::Postgres(_) | Storage::Nats(_) => None,
         Storage::Directory(path) => Some(path.clone()),
     };
     let is_durable = config.storage != Storage::Ephemeral;
-    let shared = Arc::new(Shared::new(config, data, is_durable));
-    let (broker, recovery) = supervise::start(shared, log)?;
+    let house = Arc::new(House::new(config));
+    let shard = |number| Arc::new(Shared::new(ShardId(number), Arc::clone(&house), data.clone(), is_durable));
+    let shards: Vec<Arc<Shared>> = (0..count).map(shard).collect();
+    house.furnish(&shards);
+    let (decide, mut recovery) = Starting::begin(Arc::clone(&shards[0]), log(&house, HOME)?)?.wait()?;
+    // From here on whatever goes wrong drops the handle, and that ends those that have begun.
+    let broker = Broker::new(Arc::clone(&house), shards, vec![decide]);
+    let others = broker.shards()[1..].iter();
+    let begun: Vec<Starting> = others
+        .map(|shared| Starting::begin(Arc::clone(shared), log(&house, shared.id)?))
+        .collect::<Result<_, _>>()?;
+    for begun in begun {
+        let (decide, found) = begun.wait()?;
+        broker.join_later(decide);
+        recovery = recovery.with(found);
+    }
     Ok(Started { broker, recovery })
+}
+
+/// Where the log of a shard lies: that of the first one where it always did.
+pub(crate) fn shard_directory(data: &Path, shard: ShardId) -> PathBuf {
+    if shard == HOME { data.to_path_buf() } else { data.join(format!("shard-{}", shard.0)) }
+}
+
+/// How many shards there are in a directory.
+pub(crate) fn shards_in(data: &Path) -> Result<u8, StartError> {
+    let is_there = |number: &u8| shard_directory(data, ShardId(*number)).is_dir();
+    let last = (1..SHARDS_MAX).rev().find(is_there).unwrap_or(0);
+    match (1..last).find(|number| !is_there(number)) {
+        None => Ok(last + 1),
+        Some(missing) => Err(StartError::Damaged(format!(
+            "{} is missing, and there is a {}: put the directory back from a backup",
+            shard_directory(data, ShardId(missing)).display(),
+            shard_directory(data, ShardId(last)).display()
+        ))),
+    }
+}
+
+/// As many shards as are wanted, or as there are if nothing is said. What lies in a shard stays there: there can be more
+/// of them later, but not fewer.
+fn shards_of(data: &Path, wanted: u8) -> Result<u8, StartError> {
+    let found = shards_in(data)?;
+    if wanted > 0 && wanted < found {
+        return Err(StartError::Shards { path: data.display().to_string(), found, wanted });
+    }
+    Ok(wanted.max(found))
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use driftq_core::ShardId;
+
 use crate::locks::{read, write};
 
 /// What the broker can do right now.
@@ -23,6 +25,20 @@ pub struct Status {
     pub why: Option<String>,
     /// The data directory, if the log is in one.
     pub data: Option<PathBuf>,
+}
+
+impl Status {
+    /// What is left of it beside another shard that can do so much.
+    pub(crate) fn with(self, shard: ShardId, other: Self) -> Self {
+        let why = other.why.map(|why| format!("shard {}: {why}", shard.0));
+        Self {
+            ready: self.ready && other.ready,
+            writable: self.writable && other.writable,
+            settles: self.settles && other.settles,
+            why: self.why.or(why),
+            ..self
+        }
+    }
 }
 
 /// The live status: changed by the engine's threads, read from anywhere.

@@ -90,7 +90,7 @@ impl Stream {
         style: Style,
     ) -> Self {
         shared.meters.streams.one();
-        let (stopping, epochs_over) = (shared.stopping.subscribe(), shared.epochs_over());
+        let (stopping, epochs_over) = (shared.house.stopping.subscribe(), shared.epochs_over());
         Self {
             shared,
             consumer,
@@ -256,6 +256,6 @@ impl Drop for Stream {
             self.shared.inbox.notify(Notice::Left { consumer: self.consumer, receipts });
         }
         self.shared.meters.streams.less(1);
-        self.shared.stream_ended.notify_waiters();
+        self.shared.house.stream_ended.notify_waiters();
     }
 }

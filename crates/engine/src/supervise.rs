@@ -2,20 +2,21 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::{self, Scope};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle, Scope};
 use std::time::{Duration, Instant};
 
-use driftq_core::{Catalog, Input, Output, Position, Shard, State};
+use driftq_core::{Input, Output, Position, Shard, ShardId, State};
 
-use crate::broker::{Broker, STOPPING};
+use crate::broker::STOPPING;
 use crate::dead_letter_writer::{BURIALS_MAX, bury_all};
 use crate::decide::{Decide, Ended, Tables};
 use crate::failure::StartError;
+use crate::forwarder::forward_all;
+use crate::house::HOME;
 use crate::inbox::{Admission, Broken, LogEvent};
 use crate::keeper::{Housekeeper, drop_empty};
 use crate::keeper_signal::{KeeperSignal, StopOnDrop};
-use crate::locks::write;
 use crate::log::{Append, AppendError, Archive, KeepError, Log, Lsn, Opened, ReadError, Room, Space};
 use crate::log_writer::{BATCHES_UNDER_WAY_MAX, Batch, Body, LogWriter, WriteQueue, write_batches};
 use crate::payload_store::{Lost, ReadLog};
@@ -37,16 +38,28 @@ const BROKEN: &str = "an internal assertion failed";
 /// Where the outcome of the first opening goes.
 type Ready = SyncSender<Result<Recovery, StartError>>;
 
-/// Starts the threads and waits until the shard serves, or cannot.
-pub(crate) fn start<L: Log>(shared: Arc<Shared>, log: L) -> Result<(Broker, Recovery), StartError> {
-    let (ready, outcome) = sync_channel(1);
-    let own = Arc::clone(&shared);
-    let decide = thread::Builder::new().name("driftq-decide".into());
-    let decide = decide.spawn(move || supervise(&own, &log, ready))?;
-    match outcome.recv() {
-        Ok(Ok(recovery)) => Ok((Broker::new(shared, decide), recovery)),
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(StartError::Log("the decide thread ended before it had begun".into())),
+/// A shard whose threads have been started, and which may not serve yet.
+pub(crate) struct Starting {
+    decide: JoinHandle<()>,
+    outcome: Receiver<Result<Recovery, StartError>>,
+}
+
+impl Starting {
+    /// Starts the threads of a shard.
+    pub(crate) fn begin<L: Log>(shared: Arc<Shared>, log: L) -> Result<Self, StartError> {
+        let (ready, outcome) = sync_channel(1);
+        let decide = thread::Builder::new().name("driftq-decide".into());
+        let decide = decide.spawn(move || supervise(&shared, &log, ready))?;
+        Ok(Self { decide, outcome })
+    }
+
+    /// Waits until the shard serves, or cannot.
+    pub(crate) fn wait(self) -> Result<(JoinHandle<()>, Recovery), StartError> {
+        match self.outcome.recv() {
+            Ok(Ok(recovery)) => Ok((self.decide, recovery)),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(StartError::Log("the decide thread ended before it had begun".into())),
+        }
     }
 }
 
@@ -86,7 +99,7 @@ fn supervise<L: Log>(shared: &Arc<Shared>, log: &L, ready: Ready) {
         let why = match broken {
             Broken::Fenced(why) => {
                 tracing::error!(%why, "this server steps down for good; nothing is lost that was acknowledged");
-                shared.fenced.send_replace(true);
+                shared.house.fenced.send_replace(true);
                 shared.inbox.wait_for_stop();
                 break;
             }
@@ -123,7 +136,8 @@ fn serve_epoch<L: Log>(
     let begun = Instant::now();
     let mut opened = log.open()?;
     let (state, recovery) = recover(&mut opened, shared.config.settings.seed, begun)?;
-    tell(&recovery);
+    tell(shared.id, &recovery);
+    shared.may_be(&state)?;
     let clock = opened.archive.clock().map_err(|error| StartError::Log(error.to_string()))?;
     clock.iter().for_each(|reading| shared.clock.follow(reading));
     shared.meters.recovery_ms.set(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
@@ -137,13 +151,14 @@ fn serve_epoch<L: Log>(
     })
 }
 
-fn tell(recovery: &Recovery) {
+fn tell(shard: ShardId, recovery: &Recovery) {
     let Recovery { messages, topics, groups, replayed_bytes, duration, epoch, .. } = recovery;
     if let Some(truncated) = &recovery.truncated {
         tracing::warn!(%truncated, "the log had a torn tail; nothing acknowledged was in it");
     }
     let snapshot = recovery.snapshot_at.as_deref().unwrap_or("none");
-    tracing::info!(messages, topics, groups, replayed_bytes, ?duration, epoch, snapshot, "recovered");
+    let shard = shard.0;
+    tracing::info!(shard, messages, topics, groups, replayed_bytes, ?duration, epoch, snapshot, "recovered");
 }
 
 /// What all threads of one epoch share.
@@ -165,13 +180,12 @@ impl Epoch<'_> {
         let shared = self.shared;
         shared.payload_store.attach(Arc::new(LogReader(archive.clone())), Position(self.end.0));
         shared.inbox.open_housekeeping();
-        let mut catalog = Catalog::default();
-        state.topics().for_each(|topic| catalog.insert(topic));
-        *write(&shared.catalog) = catalog;
+        shared.house.move_in(shared.id, &state);
         let cursor = writer.cursor();
         let log_writer = &LogWriter::<L>::new(writer, archive.clone(), Arc::clone(shared));
         let (jobs, batches) = sync_channel(BATCHES_UNDER_WAY_MAX);
         let (dead_letter_writer, burials) = sync_channel(BURIALS_MAX);
+        let (forwarder, parcels) = channel();
         thread::scope(|scope| {
             // Also when this thread panics: the others then end by themselves and the scope can close.
             let _stop = StopOnDrop(&self.signal);
@@ -185,7 +199,8 @@ impl Epoch<'_> {
             let shard = Shard::new(shared.config.settings.clone(), state);
             let now = shared.clock.now();
             let (out, tables) = (Output::default(), Tables::default());
-            let mut decide = Decide { shared, shard, out, cursor, writes, dead_letter_writer, tables, now };
+            let mut decide =
+                Decide { shared, shard, out, cursor, writes, dead_letter_writer, forwarder, tables, now };
             let mut housekeeper = Housekeeper::new(archive.clone(), shared, &self.signal, self.start);
             // A new log does not wait for its spares.
             if decide.shard.state().epoch() > 0 && archive.room() != Room::Plenty {
@@ -203,6 +218,7 @@ impl Epoch<'_> {
                 })?,
                 spawn(scope, shared, "driftq-keeper", move || housekeeper.run())?,
                 spawn(scope, shared, "driftq-bury", move || bury_all(shared, &burials))?,
+                spawn(scope, shared, "driftq-forward", move || forward_all(shared, &parcels))?,
                 spawn(scope, shared, "driftq-claim", move || {
                     watch_claim::<L>(shared, archive, &self.signal)
                 })?,
@@ -213,8 +229,8 @@ impl Epoch<'_> {
             let ended = decide.run();
             shared.inbox.close_housekeeping();
             self.signal.stop();
-            let Decide { shard, writes, dead_letter_writer, .. } = decide;
-            drop((writes, dead_letter_writer));
+            let Decide { shard, writes, dead_letter_writer, forwarder, .. } = decide;
+            drop((writes, dead_letter_writer, forwarder));
             for thread in threads {
                 // A panic there has been printed; the shard ends anyway.
                 let _ = thread.join();
@@ -270,10 +286,16 @@ impl Drop for Alarm<'_> {
 /// Makes the new epoch durable. Nothing is served before: a crash would hand its tokens out twice.
 fn open_epoch<L: Log>(decide: &mut Decide<'_, L>) -> Result<(), StartError> {
     let base = Position(decide.cursor.next_body().0);
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(|error| StartError::Log(format!("no randomness: {error}")))?;
+    let seal = &decide.shared.house.seal;
+    let mut secret = seal.secret();
+    if decide.shared.id == HOME {
+        // The others, which open after it, seal with the same.
+        getrandom::fill(&mut secret).map_err(|error| StartError::Log(format!("no randomness: {error}")))?;
+    }
     decide.shard.open(decide.now, base, secret, &mut decide.out);
-    decide.shared.seal.set(decide.shard.state().secret());
+    if decide.shared.id == HOME {
+        seal.set(decide.shard.state().secret());
+    }
     if decide.shared.status_board.is_scarce() {
         decide.shard.handle(decide.now, Input::Space { roomy: false }, &mut decide.out);
     }

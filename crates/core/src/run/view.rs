@@ -21,7 +21,8 @@ impl Turn {
         let limit = list.limit as usize;
         let of_tenant = |run: &Run| list.tenant.as_deref().is_none_or(|tenant| *run.tenant == *tenant);
         let runs = self.journal.state.runs.runs.range(..list.before).rev();
-        let runs = runs.filter(|(_, run)| of_tenant(run));
+        let is_early = |run: &Run| list.began_before.is_none_or(|time| run.started < time);
+        let runs = runs.filter(|(_, run)| of_tenant(run) && is_early(run));
         let mut found: Vec<_> = runs.take(limit + 1).map(|(number, run)| summary(*number, run)).collect();
         let more = found.len() > limit;
         found.truncate(limit);

@@ -26,7 +26,7 @@ pub(crate) mod tenant;
 pub(crate) mod version;
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -267,6 +267,12 @@ impl State {
     /// The partition, if topic and partition exist.
     pub(crate) fn lane(&self, topic: TopicId, partition: u32) -> Option<&Partition> {
         self.topic(topic)?.partitions.get(partition as usize)
+    }
+
+    /// Whose effects of which scopes there are, as [`short_hash`](crate::short_hash) has it. Looks at every record.
+    #[must_use]
+    pub fn effect_scopes(&self) -> BTreeSet<(u32, u32)> {
+        self.effects.scopes()
     }
 
     /// The secret with which tokens are sealed.

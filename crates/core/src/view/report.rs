@@ -64,7 +64,9 @@ impl View<'_> {
             }
             Query::Browse(browse) => Description::Browse(self.turn.browse(browse)?),
             Query::Whereabouts(topic, identity) => {
-                state.topic(*topic)?;
+                if topic.shard() == state.shard() {
+                    state.topic(*topic)?;
+                }
                 let first = state.stored.get(identity, self.turn.now);
                 Description::Whereabouts(first.map(|first| Spotted {
                     topic: if first.topic == NO_TOPIC { *topic } else { first.topic },

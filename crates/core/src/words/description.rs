@@ -453,3 +453,30 @@ pub struct Tally {
     /// Entities remembered.
     pub entities: u64,
 }
+
+impl Tally {
+    /// This and what another shard of the same broker told.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.topics.extend(other.topics);
+        self.groups.extend(other.groups);
+        let (mine, theirs) = (self.effects, other.effects);
+        Self {
+            topic_count: self.topic_count + other.topic_count,
+            group_count: self.group_count + other.group_count,
+            left_out: self.left_out + other.left_out,
+            idempotency_records: self.idempotency_records + other.idempotency_records,
+            effects: EffectTally {
+                records: mine.records + theirs.records,
+                in_progress: mine.in_progress + theirs.in_progress,
+                failed_retryable: mine.failed_retryable + theirs.failed_retryable,
+                unknown: mine.unknown + theirs.unknown,
+                waiting: mine.waiting + theirs.waiting,
+            },
+            outputs: self.outputs + other.outputs,
+            runs: self.runs + other.runs,
+            entities: self.entities + other.entities,
+            ..self
+        }
+    }
+}

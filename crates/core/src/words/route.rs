@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use crate::words::action::TopicInfo;
-use crate::words::id::TopicId;
+use crate::words::id::{ShardId, TopicId};
 use crate::words::message::{Envelope, Message};
 use crate::words::reject::Reject;
 
@@ -41,6 +41,12 @@ impl Catalog {
             self.topics.remove(&topic.name);
         }
         self.names.remove(&topic.id);
+    }
+
+    /// Takes all topics of a shard out.
+    pub fn forget(&mut self, shard: ShardId) {
+        self.topics.retain(|_, topic| topic.id.shard() != shard);
+        self.names.retain(|id, _| id.shard() != shard);
     }
 
     /// The name of the topic of that number.

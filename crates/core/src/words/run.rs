@@ -41,6 +41,8 @@ pub struct RunList {
     pub tenant: Option<String>,
     /// Only runs with a smaller number.
     pub before: u64,
+    /// Only runs that began before this, if it is given.
+    pub began_before: Option<Time>,
     /// How many at most.
     pub limit: u32,
 }

@@ -378,6 +378,27 @@ pub static KNOBS: &[Knob] = &[
         STORAGE, bytes, 1, engine.snapshot_every_bytes,
         "Write a snapshot after this much log, so that a start has little to replay" },
     Knob {
+        name: "shards",
+        flag: "shards",
+        env: "DRIFTQ_SHARDS",
+        heading: STORAGE,
+        help: "Shards, each with a log and a deciding thread of its own, for machines with many cores; auto: as many as \
+               the data directory has, one if it is new. There can be more later, never fewer",
+        value: "COUNT",
+        get: |config| match config.engine.shards {
+            0 => "auto".to_owned(),
+            count => count.to_string(),
+        },
+        set: |config, text| {
+            config.engine.shards = match (text, text.parse()) {
+                ("auto", _) => 0,
+                (_, Ok(count @ 1..=driftq_engine::core::SHARDS_MAX)) => count,
+                _ => return Err(format!("`{text}` is neither auto nor a number from 1 to 64")),
+            };
+            Ok(())
+        },
+    },
+    Knob {
         name: "commit",
         flag: "commit",
         env: "DRIFTQ_COMMIT",

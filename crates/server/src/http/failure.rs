@@ -171,6 +171,7 @@ const fn reason(overload: Overload) -> &'static str {
         Overload::IdempotencyRecords => IDEMPOTENCY_RECORDS_FULL,
         Overload::RetryPolicies => RETRY_POLICIES_FULL,
         Overload::EffectRecords => EFFECT_RECORDS_FULL,
+        Overload::Outbox => OUTBOX_FULL,
     }
 }
 
@@ -178,6 +179,7 @@ const PARTITION_BUFFER_FULL: &str = "partition_buffer_full";
 const PARTITION_BUFFER_BYTES_FULL: &str = "partition_buffer_bytes_full";
 const IDEMPOTENCY_RECORDS_FULL: &str = "idempotency_records_full";
 const RETRY_POLICIES_FULL: &str = "retry_policies_full";
+const OUTBOX_FULL: &str = "outbox_full";
 const EFFECT_RECORDS_FULL: &str = "effect_records_full";
 const REQUEST_QUEUE_FULL: &str = "request_queue_full";
 const DISK_FULL: &str = "disk_full";

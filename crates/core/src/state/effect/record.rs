@@ -178,6 +178,11 @@ impl Effects {
         self.of_tenants.get(&tenant).copied().unwrap_or(0)
     }
 
+    /// The hashes of tenant and scope of all records.
+    pub(crate) fn scopes(&self) -> BTreeSet<(u32, u32)> {
+        self.after(0).map(|(_, effect)| (effect.tenant, effect.scope)).collect()
+    }
+
     /// All records, oldest first, beginning after a number.
     pub(crate) fn after(&self, number: u64) -> impl Iterator<Item = (u64, Effect)> {
         self.records.from(number.saturating_add(1))

@@ -8,7 +8,7 @@ use driftq_api::v2::{
     Ack, Extend, LeaseRequest, LeasedWriter, Nack, Release, Settled, SettledStatus, Settlements, StreamQuery,
 };
 use driftq_api::{Fault, JSON};
-use driftq_engine::core::{Identity, LEASE_BYTES_MAX, Outcome, Settlement, Verdict};
+use driftq_engine::core::{LEASE_BYTES_MAX, Outcome, Settlement, Verdict};
 use driftq_engine::{BorrowRequest, LeaseCall, Lent};
 use hyper::StatusCode;
 
@@ -140,8 +140,10 @@ pub(super) async fn release(request: &Request<'_>) -> Handled {
             None => Verdict::Release { delay_ms: lease.delay_ms.unwrap_or(0) },
             Some(effect) => {
                 let tenant = request.tenant(Cow::Borrowed(&effect.tenant_id))?;
-                let effect = Identity::of(&tenant, &effect.scope, &effect.key);
-                Verdict::Await { effect, delay_ms: lease.delay_ms }
+                let broker = &request.app.broker;
+                let delivery = broker.receipt(&lease.token);
+                let name = (&*tenant, &*effect.scope, &*effect.key);
+                broker.awaiting(delivery.as_ref(), name, lease.delay_ms)
             }
         };
         said.push((&*lease.token, verdict));

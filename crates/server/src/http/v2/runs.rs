@@ -26,6 +26,7 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
     let list = RunList {
         tenant: request.caller.tenant_or_all(tenant)?.map(Cow::into_owned),
         before: before.unwrap_or(u64::MAX),
+        began_before: None,
         limit: u32::try_from(section.limit).unwrap_or(u32::MAX),
     };
     let (runs, next) = request.app.broker.runs(list).await.map_err(|failure| fault(&failure))?;

@@ -1,0 +1,258 @@
+//! Commits whose parts live in several shards.
+//!
+//! One shard decides: the one that has the deliveries. What the others have to say is asked first, so that nearly every
+//! refusal comes before anything is done. Then effects are ended and outputs moved where they live, each fenced there on
+//! its own; and last the deciding shard acks and stores in one batch, with the messages for other shards as parcels. A
+//! crash in between leaves a message that is not acked: whoever gets it next finds its effects ended, moves its outputs
+//! again, and commits the rest.
+
+use std::collections::BTreeMap;
+
+use driftq_core::{
+    Commit, CommitInput, CommitPart, Committed, FinishEffect, Identity, Input, NewMessage, OutputAuthor,
+    OutputDone, Payload, Receipt, Reject, ShardId,
+};
+
+use crate::broker::Broker;
+use crate::commits::{CommitResult, commit_in, decided};
+use crate::effect_request::EffectCall;
+use crate::effects::{local, shard_of};
+use crate::failure::Failure;
+use crate::house::HOME;
+
+/// What one shard has to do of a commit that another decides.
+#[derive(Default)]
+struct Share {
+    commit: Commit,
+    /// Places of its fences, effects and outputs in the whole.
+    fences: Vec<usize>,
+    finishes: Vec<usize>,
+    outputs: Vec<usize>,
+    /// Messages that come as parcels, without their bytes, and their places.
+    parcels: Vec<NewMessage>,
+    parcel_places: Vec<usize>,
+}
+
+/// A commit, cut into what the deciding shard does and what others do.
+struct Shares {
+    own: Share,
+    others: BTreeMap<ShardId, Share>,
+}
+
+impl Broker {
+    /// The shard that decides about a commit: where its deliveries are, or else the first thing that it is about.
+    pub(crate) fn seat_of(&self, commit: &Commit) -> ShardId {
+        let of_delivery = |receipt: &Receipt| receipt.topic.shard();
+        let delivery = commit.acks.first().or_else(|| commit.fences.first()).map(of_delivery);
+        let effect = || commit.finishes.first().map(|finish| shard_of(finish.receipt));
+        let message = || commit.messages.first().map(|message| message.topic.shard());
+        let outputs = || (!commit.outputs.is_empty() || !commit.expect.is_empty()).then_some(HOME);
+        delivery.or_else(effect).or_else(outputs).or_else(message).unwrap_or(HOME)
+    }
+
+    /// Whether everything that a commit is about is in one shard.
+    pub(crate) fn is_whole_in(&self, seat: ShardId, commit: &Commit) -> bool {
+        if self.shard_count() == 1 {
+            return true;
+        }
+        let is_here = |receipt: &Receipt| receipt.topic.shard() == seat;
+        commit.acks.iter().chain(&commit.fences).all(is_here)
+            && commit.finishes.iter().all(|finish| shard_of(finish.receipt) == seat)
+            && commit.messages.iter().all(|message| message.topic.shard() == seat)
+            && (seat == HOME || (commit.outputs.is_empty() && commit.expect.is_empty()))
+    }
+
+    /// Does a commit whose parts are in several shards.
+    pub(crate) async fn commit_across(&self, seat: ShardId, commit: Commit) -> Result<CommitResult, Failure> {
+        let outputs = commit.outputs.len();
+        let mut shares = match shares_of(seat, commit) {
+            Ok(shares) => shares,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        match self.could(seat, shares.own.commit.clone()).await? {
+            // It was done before, and what it was fenced by has moved on since: it is answered as it was.
+            Ok(Committed { already: true, .. }) => {}
+            Ok(_) => {
+                if let Err(refused) = self.ask_others(&shares).await? {
+                    return Ok(Err(refused));
+                }
+                if let Err(refused) = self.vouch(&mut shares).await {
+                    return Ok(Err(refused));
+                }
+            }
+            Err((part, reject)) => return Ok(Err((shares.own.whole(part), reject))),
+        }
+        let mut done = Done { outputs: vec![None; outputs] };
+        for (shard, share) in shares.others {
+            if share.is_to_be_done() {
+                match commit_in(self.shard(shard), share.commit.clone()).await? {
+                    Ok(committed) => done.note(&share, &committed),
+                    Err((part, reject)) => return Ok(Err((share.whole(part), reject))),
+                }
+            }
+        }
+        let Share { commit, .. } = &shares.own;
+        match commit_in(self.shard(seat), commit.clone()).await? {
+            Ok(committed) => Ok(Ok(done.whole(&shares.own, committed))),
+            Err((part, reject)) => Ok(Err((shares.own.whole(part), reject))),
+        }
+    }
+
+    /// Whether a shard could do its part now.
+    async fn could(&self, shard: ShardId, commit: Commit) -> Result<CommitResult, Failure> {
+        let commit = Box::new(commit);
+        let input = |ticket| Input::Commit(CommitInput::Check { ticket, commit });
+        decided(self.shard(shard).ask(0, true, input).await?)
+    }
+
+    async fn ask_others(&self, shares: &Shares) -> Result<Result<(), (CommitPart, Reject)>, Failure> {
+        for (shard, share) in &shares.others {
+            let question = Commit { messages: share.parcels.clone(), ..share.commit.clone() };
+            if let Err((part, reject)) = self.could(*shard, question).await? {
+                return Ok(Err((share.whole(part), reject)));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Tells the shards that move outputs in whose name they do.
+    async fn vouch(&self, shares: &mut Shares) -> Result<(), (CommitPart, Reject)> {
+        if shares.others.values().all(|share| share.commit.outputs.is_empty()) {
+            return Ok(());
+        }
+        let own = &shares.own.commit;
+        let (part, receipt) = match (own.acks.first(), own.fences.first()) {
+            (Some(receipt), _) => (CommitPart::Ack(0), *receipt),
+            (None, Some(receipt)) => (CommitPart::Fence(shares.own.fences[0]), *receipt),
+            (None, None) => return Ok(()),
+        };
+        let lease = self.live_lease(receipt).await.map_err(|failure| match failure {
+            Failure::Reject(reject) => (part, reject),
+            _ => (part, Reject::LeaseStale(None)),
+        })?;
+        let Receipt { topic, partition, offset, .. } = receipt;
+        let author = OutputAuthor { topic, partition, offset, attempt: lease.attempt };
+        shares.others.values_mut().for_each(|share| share.commit.vouched = Some(author));
+        Ok(())
+    }
+
+    /// Whether a delivery is the newest one of its message, and its holder may act for it.
+    pub(crate) async fn is_current(&self, receipt: Receipt) -> Result<(), Failure> {
+        let question = Commit { fences: vec![receipt], ..Commit::default() };
+        match self.could(receipt.topic.shard(), question).await? {
+            Ok(_) => Ok(()),
+            Err((_, reject)) => Err(Failure::Reject(reject)),
+        }
+    }
+
+    /// Raises the entities that an effect expects something of, in whose shard it does not live: once, however often it
+    /// is begun.
+    pub(crate) async fn raise_for(&self, effect: Identity, call: &EffectCall<'_>) -> Result<(), Failure> {
+        let raise = Commit {
+            name: Some(Identity::of_parts(&[b"expected by an effect", &effect.0])),
+            tenant: call.about.tenant.to_string(),
+            expect: call.expect.clone(),
+            ..Commit::default()
+        };
+        match commit_in(self.home(), raise).await? {
+            Ok(_) => Ok(()),
+            Err((_, reject)) => Err(Failure::refused(reject, &call.expect)),
+        }
+    }
+}
+
+/// Cuts a commit.
+fn shares_of(seat: ShardId, commit: Commit) -> Result<Shares, (CommitPart, Reject)> {
+    if let Some(place) = commit.acks.iter().position(|receipt| receipt.topic.shard() != seat) {
+        let why = "the deliveries of one commit live in one shard: ack this one by a commit of its own";
+        return Err((CommitPart::Ack(place), Reject::Invalid(why)));
+    }
+    let Commit { name, request, acks, fences, finishes, messages, outputs, reads, tenant, expect, .. } =
+        commit;
+    let own = Commit { name, request, acks, reads, tenant: tenant.clone(), ..Commit::default() };
+    let mut shares = Shares { own: Share { commit: own, ..Share::default() }, others: BTreeMap::new() };
+    for (place, fence) in fences.into_iter().enumerate() {
+        let share = shares.of(seat, fence.topic.shard());
+        share.commit.fences.push(fence);
+        share.fences.push(place);
+    }
+    for (place, finish) in finishes.into_iter().enumerate() {
+        let share = shares.of(seat, shard_of(finish.receipt));
+        share.commit.finishes.push(FinishEffect { receipt: local(finish.receipt), ..finish });
+        share.finishes.push(place);
+    }
+    for (place, message) in messages.into_iter().enumerate() {
+        let to = message.topic.shard();
+        if to != seat {
+            let share = shares.of(seat, to);
+            let payload = Payload { bytes: Vec::new(), ..message.payload };
+            share.parcels.push(NewMessage { payload, lineage: None, ..message });
+            share.parcel_places.push(place);
+        }
+        shares.own.commit.messages.push(message);
+    }
+    for (place, output) in outputs.into_iter().enumerate() {
+        let share = shares.of(seat, HOME);
+        share.commit.outputs.push(output);
+        share.outputs.push(place);
+    }
+    if !expect.is_empty() {
+        shares.of(seat, HOME).commit.expect = expect;
+    }
+    for (shard, share) in &mut shares.others {
+        share.commit.tenant.clone_from(&tenant);
+        share.commit.request = request;
+        share.commit.name = name.map(|name| Identity::of_parts(&[b"share", &name.0, &[shard.0]]));
+    }
+    Ok(shares)
+}
+
+impl Shares {
+    fn of(&mut self, seat: ShardId, shard: ShardId) -> &mut Share {
+        if shard == seat { &mut self.own } else { self.others.entry(shard).or_default() }
+    }
+}
+
+impl Share {
+    /// Whether there is more to it than questions.
+    fn is_to_be_done(&self) -> bool {
+        let Commit { finishes, outputs, expect, .. } = &self.commit;
+        !(finishes.is_empty() && outputs.is_empty() && expect.is_empty())
+    }
+
+    /// A part of it, as the whole counts.
+    fn whole(&self, part: CommitPart) -> CommitPart {
+        let place = |places: &[usize], place: usize| places.get(place).copied().unwrap_or(place);
+        match part {
+            CommitPart::Fence(at) => CommitPart::Fence(place(&self.fences, at)),
+            CommitPart::Effect(at) => CommitPart::Effect(place(&self.finishes, at)),
+            CommitPart::Output(at) => CommitPart::Output(place(&self.outputs, at)),
+            CommitPart::Produce(at) => CommitPart::Produce(place(&self.parcel_places, at)),
+            CommitPart::Ack(_) | CommitPart::Expect(_) | CommitPart::Whole => part,
+        }
+    }
+}
+
+/// What was done so far.
+struct Done {
+    outputs: Vec<Option<(OutputDone, Option<std::sync::Arc<str>>)>>,
+}
+
+impl Done {
+    /// Notes what one shard has done.
+    fn note(&mut self, share: &Share, committed: &Committed) {
+        let mut kept = committed.kept.iter().cloned();
+        for (place, done) in share.outputs.iter().zip(&committed.outputs) {
+            let location = if *done == OutputDone::Duplicate { kept.next() } else { None };
+            self.outputs[*place] = Some((*done, location));
+        }
+    }
+
+    /// What was done in all.
+    fn whole(mut self, own: &Share, committed: Committed) -> Committed {
+        self.note(own, &committed);
+        let done = self.outputs.into_iter().flatten();
+        let (outputs, kept): (Vec<_>, Vec<_>) = done.unzip();
+        Committed { outputs, kept: kept.into_iter().flatten().collect(), ..committed }
+    }
+}

@@ -1,0 +1,237 @@
+//! Effects that an asker wants to run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use driftq_core::{
+    About, Answer, BeginEffect, Description, EffectAnswer, EffectInput, EffectLease, EffectReceipt, Identity,
+    Input, NewBlob, Query, Reject, RequestHash, ShardId, Ticket,
+};
+use tokio::sync::oneshot;
+
+use crate::broker::{Broker, INTERRUPTED, STOPPING, unexpected};
+use crate::effect_request::{Begun, EffectCall};
+use crate::effects::{LOOKS_MAX, see_ending, short_hash, tagged, unreadable};
+use crate::failure::Failure;
+use crate::house::HOME;
+use crate::inbox::{Reply, Request};
+use crate::payload_store::{Lost, check_of};
+use crate::shared::Shared;
+
+impl Broker {
+    /// Gives the lease of an effect, or says how it went. Dropping the future while it waits for another holder is
+    /// harmless; a lease that was given by then lapses.
+    pub async fn begin_effect(&self, call: &EffectCall<'_>) -> Result<Begun, Failure> {
+        let shard = self.effect_shard(call);
+        if self.is_all_in(shard, call) {
+            self.begin_in(shard, call).await
+        } else {
+            Box::pin(self.begin_abroad(shard, call)).await
+        }
+    }
+
+    async fn begin_in(&self, shard: &Shared, call: &EffectCall<'_>) -> Result<Begun, Failure> {
+        for _ in 0..LOOKS_MAX {
+            let named = |failure| match failure {
+                Failure::Reject(reject) => Failure::refused(reject, &call.expect),
+                other => other,
+            };
+            match seen_begun(shard, ask_to_begin(shard, call).await.map_err(named)?).await {
+                Ok(begun) => return Ok(begun),
+                Err(Lost::Gone) => {}
+                Err(lost) => return Err(unreadable(lost)),
+            }
+        }
+        Err(unreadable(Lost::Gone))
+    }
+
+    /// The shard that an effect lives in.
+    fn effect_shard(&self, call: &EffectCall<'_>) -> &Arc<Shared> {
+        let About { tenant, scope, .. } = &call.about;
+        self.shard(self.house().place_effect(tenant, scope, call.delivery.as_ref()))
+    }
+
+    /// Whether everything that a begin rests on is in the shard of its effect.
+    fn is_all_in(&self, shard: &Shared, call: &EffectCall<'_>) -> bool {
+        call.delivery.is_none_or(|receipt| receipt.topic.shard() == shard.id)
+            && (call.expect.is_empty() || shard.id == HOME)
+    }
+
+    /// Begins an effect whose delivery or whose entities are in another shard. They are looked at first; the effect is
+    /// then on loan for its own time, and remembered for its own time, whatever becomes of the delivery.
+    async fn begin_abroad(&self, shard: &Shared, call: &EffectCall<'_>) -> Result<Begun, Failure> {
+        let identity = Identity::of(&call.about.tenant, &call.about.scope, &call.about.key);
+        let known = match shard.describe(Query::Effect(identity)).await? {
+            Description::Effect(known) => known,
+            other => return Err(unexpected(&other)),
+        };
+        let is_over = known.as_ref().is_some_and(|view| view.ending.is_some());
+        // Any asker may be told how an effect went.
+        if let Some(receipt) = call.delivery.filter(|_| !is_over) {
+            self.is_current(receipt).await?;
+        }
+        if known.is_none() && !call.expect.is_empty() {
+            self.raise_for(identity, call).await?;
+        }
+        let alone = EffectCall { delivery: None, expect: Vec::new(), ..call.clone() };
+        self.begin_in(shard, &alone).await
+    }
+
+    /// The same for several effects, in one question to each shard: no asker waits, and each has its own answer, in
+    /// order.
+    pub async fn begin_effects(
+        &self,
+        calls: &[EffectCall<'_>],
+    ) -> Result<Vec<Result<Begun, Failure>>, Failure> {
+        let mut begun: Vec<Option<Result<Begun, Failure>>> = calls.iter().map(|_| None).collect();
+        let mut of_shards: BTreeMap<ShardId, Vec<usize>> = BTreeMap::new();
+        for (place, call) in calls.iter().enumerate() {
+            let shard = self.effect_shard(call);
+            if self.is_all_in(shard, call) {
+                of_shards.entry(shard.id).or_default().push(place);
+            } else {
+                begun[place] = Some(Box::pin(self.begin_abroad(shard, call)).await);
+            }
+        }
+        for (shard, places) in of_shards {
+            let shard = self.shard(shard);
+            let asks: Vec<BeginEffect> = places.iter().map(|place| taken(&calls[*place])).collect();
+            let bytes = asks.iter().map(|ask| ask.about.bytes.len() + size_of::<BeginEffect>()).sum();
+            let input = |ticket| Input::Effect(EffectInput::BeginMany { ticket, asks });
+            let answers = match shard.ask(bytes, true, input).await? {
+                Answer::Effects(answers) => answers,
+                other => return Err(unexpected(&other)),
+            };
+            for (place, answer) in places.into_iter().zip(answers) {
+                begun[place] = Some(self.begun_among(shard, &calls[place], answer).await);
+            }
+        }
+        let interrupted = || Err(Failure::Unavailable(INTERRUPTED.into()));
+        Ok(begun.into_iter().map(|begun| begun.unwrap_or_else(interrupted)).collect())
+    }
+
+    async fn begun_among(
+        &self,
+        shard: &Shared,
+        call: &EffectCall<'_>,
+        answer: Result<EffectAnswer, Reject>,
+    ) -> Result<Begun, Failure> {
+        let answer = answer.map_err(|reject| {
+            shard.meters.rejected.one();
+            Failure::refused(reject, &call.expect)
+        })?;
+        match seen_begun(shard, answer).await {
+            Ok(begun) => Ok(begun),
+            // Moved while it was being read: this one is asked for again.
+            Err(Lost::Gone) => self.begin_effect(call).await,
+            Err(lost) => Err(unreadable(lost)),
+        }
+    }
+}
+
+/// An answer with what the log keeps about the effect; counted.
+async fn seen_begun(shard: &Shared, answer: EffectAnswer) -> Result<Begun, Lost> {
+    let begun = match answer {
+        EffectAnswer::Execute(lease) => {
+            let EffectReceipt { number, epoch } = lease.receipt;
+            let receipt = EffectReceipt { number: tagged(shard.id, number), epoch };
+            Begun::Execute(EffectLease { receipt, ..lease })
+        }
+        EffectAnswer::Running { epoch, attempt, retry_after_ms } => {
+            Begun::Running { epoch, attempt, retry_after_ms }
+        }
+        EffectAnswer::Unknown(view) => Begun::Unknown(view),
+        EffectAnswer::Replay(view) => Begun::Replay(see_ending(shard, view).await?),
+        EffectAnswer::Retryable { view, left } => {
+            Begun::Retryable { seen: see_ending(shard, view).await?, left }
+        }
+    };
+    match begun {
+        Begun::Execute(_) => shard.meters.effects_executed.one(),
+        Begun::Replay(_) => shard.meters.effects_replayed.one(),
+        Begun::Running { .. } | Begun::Retryable { .. } | Begun::Unknown(_) => {}
+    }
+    Ok(begun)
+}
+
+async fn ask_to_begin(shared: &Shared, call: &EffectCall<'_>) -> Result<EffectAnswer, Failure> {
+    let ticket = shared.ticket();
+    let (reply, answer) = oneshot::channel();
+    let ask = Box::new(taken(call));
+    let bytes = ask.about.bytes.len();
+    let input = Input::Effect(EffectInput::Begin { ticket, ask });
+    let request = Request { ticket, input, reply, bytes, writes: true, stream: None };
+    if let Err(failure) = shared.inbox.ask(request) {
+        if failure == Failure::Busy {
+            shared.meters.requests_busy.one();
+        }
+        return Err(failure);
+    }
+    shared.meters.requests.one();
+    let mut asked = Asked { shared, ticket, answer: Some(answer) };
+    if call.wait_ms == 0 {
+        return asked.answer().await;
+    }
+    let mut stopping = shared.house.stopping.subscribe();
+    tokio::select! {
+        biased;
+        answer = asked.answer() => answer,
+        _ = stopping.wait_for(|stopping| *stopping) => Err(Failure::Unavailable(STOPPING.into())),
+    }
+}
+
+/// What the shard is asked.
+fn taken(call: &EffectCall<'_>) -> BeginEffect {
+    let about = &call.about;
+    let bytes = about.encode();
+    let request = match &*about.request {
+        "" => RequestHash::NONE,
+        request => RequestHash::of(request.as_bytes()),
+    };
+    BeginEffect {
+        identity: Identity::of(&about.tenant, &about.scope, &about.key),
+        request,
+        tenant: short_hash(&about.tenant),
+        scope: short_hash(&about.scope),
+        about: NewBlob { check: check_of(&bytes), bytes },
+        lease_ms: call.lease_ms,
+        ttl_ms: call.ttl_ms,
+        on_lapse: call.on_lapse,
+        attempts_max: call.attempts_max,
+        urge: call.urge,
+        wait_ms: call.wait_ms,
+        caller: call.request_id.as_deref().map_or(0, |id| RequestHash::of(id.as_bytes()).0),
+        owner: call.owner.to_string(),
+        delivery: call.delivery,
+        run: about.run.to_string(),
+        whose: about.tenant.to_string(),
+        expect: call.expect.clone(),
+    }
+}
+
+/// A begin under way. Dropped early, it stops waiting.
+struct Asked<'a> {
+    shared: &'a Shared,
+    ticket: Ticket,
+    answer: Option<oneshot::Receiver<Reply>>,
+}
+
+impl Asked<'_> {
+    async fn answer(&mut self) -> Result<EffectAnswer, Failure> {
+        let Some(answer) = &mut self.answer else { return Err(Failure::Unavailable(INTERRUPTED.into())) };
+        let answer = answer.await;
+        self.answer = None;
+        match self.shared.heard(answer)? {
+            Answer::Effect(answer) => Ok(answer),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if self.answer.take().is_some() {
+            self.shared.inbox.input(Input::Forsake { ticket: self.ticket });
+        }
+    }
+}
