@@ -45,6 +45,7 @@ pub use log::entity::EntityFact;
 pub use log::fact::{Fact, MessageFact};
 pub use log::key::KeyFact;
 pub use log::order::OrderFact;
+pub use log::outbox::OutboxFact;
 pub use log::output::OutputFact;
 pub use log::run::RunFact;
 pub use log::tenant::TenantFact;

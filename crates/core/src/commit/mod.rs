@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use crate::delivery::Deliveries;
 use crate::effect::desk::EffectDesk;
-use crate::log::commit::CommitFact;
+use crate::log::commit::{CommitFact, Results};
 use crate::log::fact::Fact;
 use crate::log::output::OutputFact;
 use crate::turn::Turn;
@@ -96,7 +96,7 @@ impl Committing<'_> {
             if !request.agrees(commit.request) {
                 return Err((CommitPart::Whole, Reject::KeyReused));
             }
-            let before = before.clone();
+            let before = before.done.clone();
             let kept = self.turn.kept_locations(commit, &before.outputs);
             return Ok(Committed { already: true, kept, ..before });
         }
@@ -209,7 +209,7 @@ impl Turn {
 
     fn remember_commit(&mut self, name: Identity, request: RequestHash, done: &Committed, out: &mut Output) {
         let until = lifetime(self.now, self.settings.commit_ttl_ms);
-        let results = done.encode();
+        let results = Results { done: done.clone(), ..Results::default() }.encode();
         let fact = CommitFact::Done { name, request, until, results: &results };
         self.journal.emit(Haste::Urgent, out, &Fact::Commit(fact));
         if self.journal.state.commits.len() as u64 > self.settings.commits_max {

@@ -112,9 +112,12 @@ impl Deliveries {
             // The disk is full: the message stays where it is, and the letter is written when space returns.
             return self.handle_fetch_failed(turn, receipt);
         }
+        let Some((dlq, partition)) = turn.grave_of(spot, out) else {
+            // No topic can ever be made again: the message stays, until an operator moves or removes it.
+            return self.handle_fetch_failed(turn, receipt);
+        };
         turn.note_ending(spot, How::Dead, out);
         self.retire(turn, spot);
-        let (dlq, partition) = turn.grave_of(spot, out);
         let letter = turn.letter_of(&receipt, spot, (dlq, partition), payload);
         self.append(turn, &letter, None, None, out);
         let fact = Fact::Delivery(place_of(&receipt), DeliveryFact::Retired { dead: true });
@@ -177,8 +180,9 @@ impl Turn {
         }
     }
 
-    /// The partition that takes the dead letters of a message's partition; the topic is made if it is missing.
-    fn grave_of(&mut self, spot: Spot, out: &mut Output) -> (TopicId, u32) {
+    /// The partition that takes the dead letters of a message's partition; the topic is made if it is missing. `None` if
+    /// it cannot be made.
+    fn grave_of(&mut self, spot: Spot, out: &mut Output) -> Option<(TopicId, u32)> {
         let source = self.journal.state.topic(spot.topic);
         let (name, partitions, tenant) = source.map_or_else(
             || (DEAD_LETTER_PREFIX.into(), 1, None),
@@ -191,7 +195,7 @@ impl Turn {
         let known = self.journal.state.topic_named(&name).map(Topic::info);
         let settings = TopicSettings::default();
         let dlq =
-            known.unwrap_or_else(|| self.create_topic(&name, partitions, &settings, tenant.as_deref(), out));
-        (dlq.id, spot.partition % dlq.partitions)
+            known.or_else(|| self.create_topic(&name, partitions, &settings, tenant.as_deref(), out))?;
+        Some((dlq.id, spot.partition % dlq.partitions))
     }
 }

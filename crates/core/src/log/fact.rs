@@ -8,6 +8,7 @@ use crate::log::effect::EffectFact;
 use crate::log::entity::EntityFact;
 use crate::log::key::KeyFact;
 use crate::log::order::OrderFact;
+use crate::log::outbox::OutboxFact;
 use crate::log::output::OutputFact;
 use crate::log::run::RunFact;
 use crate::log::tenant::TenantFact;
@@ -168,6 +169,8 @@ pub enum Fact<'a> {
     Tenant(TenantFact<'a>),
     /// Something happened to a definition.
     Definition(DefinitionFact<'a>),
+    /// Something happened between shards.
+    Outbox(OutboxFact<'a>),
 }
 
 impl Fact<'_> {
@@ -185,6 +188,7 @@ impl Fact<'_> {
             Self::Audit(fact) => fact.told_at(),
             Self::Tenant(fact) => fact.told_at(),
             Self::Definition(fact) => fact.told_at(),
+            Self::Outbox(fact) => fact.told_at(),
             Self::Opened { .. }
             | Self::Keyed { .. }
             | Self::GroupExpired { .. }

@@ -24,6 +24,8 @@ use crate::log::key::KeyFact;
 use crate::log::message_bytes::{APPENDED, APPENDED_IN_RUN, APPENDED_MORE};
 use crate::log::order as order_fact;
 use crate::log::order::OrderFact;
+use crate::log::outbox as outbox_fact;
+use crate::log::outbox::OutboxFact;
 use crate::log::output as output_fact;
 use crate::log::output::OutputFact;
 use crate::log::run as run_fact;
@@ -120,10 +122,11 @@ impl<'a> Fact<'a> {
             Self::Audit(fact) => fact.encode(out),
             Self::Tenant(fact) => fact.encode(out),
             Self::Definition(fact) => fact.encode(out),
+            Self::Outbox(fact) => fact.encode(out),
         }
     }
 
-    fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut take = Take::new(bytes, "fact");
         let fact = match take.u8()? {
             kind @ (OPENED | OPENED_KEEPING) => Self::Opened {
@@ -155,6 +158,9 @@ impl<'a> Fact<'a> {
             }
             kind @ definition_fact::FIRST_KIND..=definition_fact::LAST_KIND => {
                 Self::Definition(DefinitionFact::decode(kind, &mut take)?)
+            }
+            kind @ outbox_fact::FIRST_KIND..=outbox_fact::LAST_KIND => {
+                Self::Outbox(OutboxFact::decode(kind, &mut take)?)
             }
             kind @ tenant_fact::LIMITED => Self::Tenant(TenantFact::decode(kind, &mut take)?),
             FORGOTTEN => {

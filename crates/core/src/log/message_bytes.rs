@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::log::fact::MessageFact;
-use crate::words::codec::{Malformed, Put, Take};
+use crate::words::codec::{Malformed, Put, Take, UNKNOWN_KIND};
 use crate::words::id::{GroupId, KeyHash, RequestHash, Time, TopicId};
 use crate::words::origin::{put_place, take_place};
 use crate::words::policy::RetryPolicy;
@@ -111,6 +111,14 @@ impl<'a> MessageFact<'a> {
             out.put_u32(group.0);
         }
         out.put_bytes(self.bytes);
+    }
+
+    /// Reads what follows the kind, which must be one that stores a message.
+    pub(crate) fn decode_kind(kind: u8, take: &mut Take<'a>) -> Result<Self, Malformed> {
+        match kind {
+            APPENDED | APPENDED_IN_RUN | APPENDED_MORE => Self::decode(kind, take),
+            _ => Err(UNKNOWN_KIND),
+        }
     }
 
     /// Reads what follows the kind.

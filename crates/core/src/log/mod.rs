@@ -12,6 +12,7 @@ pub(crate) mod header;
 pub(crate) mod key;
 pub(crate) mod message_bytes;
 pub(crate) mod order;
+pub(crate) mod outbox;
 pub(crate) mod output;
 pub(crate) mod run;
 pub(crate) mod tenant;

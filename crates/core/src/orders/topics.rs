@@ -43,7 +43,10 @@ impl Turn {
         if let Err(reject) = self.may_create(name, wanted) {
             return self.journal.refuse(out, ticket, reject);
         }
-        self.create_topic(name, partitions, settings, tenant, out);
+        if self.create_topic(name, partitions, settings, tenant, out).is_none() {
+            let why = "topics: their numbers are used up, those of deleted ones included";
+            return self.journal.refuse(out, ticket, Reject::Limit(why));
+        }
         self.journal.reply(out, ticket, Answer::TopicReady { partitions, created: true });
     }
 

@@ -9,6 +9,7 @@ use crate::commit::Committing;
 use crate::delivery::Deliveries;
 use crate::effect::desk::EffectDesk;
 use crate::log::fact::Fact;
+use crate::log::outbox::OutboxFact;
 use crate::state::State;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
@@ -38,12 +39,19 @@ impl Shard {
     }
 
     /// Begins a run: a new epoch, durable before anything is served. `base` is where the first batch will lie; `secret`
-    /// becomes the shard's if it has none yet, and should be no other shard's.
+    /// becomes the shard's if it has none yet, and should be no other shard's. A log that has begun must be that of the shard
+    /// that the settings name ([`State::shard`]).
     pub fn open(&mut self, now: Time, base: Position, secret: [u8; 32], out: &mut Output) {
         self.turn.now = now;
         self.turn.journal.start(base);
-        let epoch = self.turn.journal.state.epoch + 1;
-        self.turn.journal.emit(Haste::Urgent, out, &Fact::Opened { epoch, at: now, keeps_leases: true });
+        let shard = self.turn.settings.shard;
+        let State { epoch, shard: known, .. } = self.turn.journal.state;
+        assert!(epoch == 0 || shard == known, "the shell opens a log as the shard that it is of");
+        let opened = Fact::Opened { epoch: epoch + 1, at: now, keeps_leases: true };
+        self.turn.journal.emit(Haste::Urgent, out, &opened);
+        if shard != known {
+            self.turn.journal.emit(Haste::Urgent, out, &Fact::Outbox(OutboxFact::Housed { shard }));
+        }
         if self.turn.journal.state.secret == [0; 32] {
             self.turn.journal.emit(Haste::Urgent, out, &Fact::Keyed { secret });
         }

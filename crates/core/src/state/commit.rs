@@ -3,16 +3,16 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::log::commit::CommitFact;
-use crate::words::codec::{Malformed, Put, Take};
-use crate::words::commit::Committed;
+use crate::log::commit::{CommitFact, Results};
+use crate::words::codec::{CONTRADICTION, Malformed, Put, Take};
 use crate::words::id::{Identity, RequestHash, Time};
+use crate::words::receipt::Stored;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Record {
     until: Time,
     request: RequestHash,
-    done: Committed,
+    results: Results,
 }
 
 /// Commits that are remembered.
@@ -21,13 +21,15 @@ pub(crate) struct Commits {
     records: BTreeMap<Identity, Record>,
     /// In the order in which they are forgotten.
     queue: BTreeSet<(Time, Identity)>,
+    /// Which of them has sent a parcel that has not arrived yet.
+    senders: BTreeMap<u64, Identity>,
 }
 
 impl Commits {
     /// What a commit asked for and did, unless its time has passed.
-    pub(crate) fn get(&self, name: &Identity, now: Time) -> Option<(RequestHash, &Committed)> {
+    pub(crate) fn get(&self, name: &Identity, now: Time) -> Option<(RequestHash, &Results)> {
         let record = self.records.get(name).filter(|record| record.until > now)?;
-        Some((record.request, &record.done))
+        Some((record.request, &record.results))
     }
 
     /// Moves the time until which each commit is remembered.
@@ -46,13 +48,38 @@ impl Commits {
         self.queue.first().map(|(until, _)| *until)
     }
 
-    pub(crate) fn apply(&mut self, fact: &CommitFact<'_>) -> Result<(), Malformed> {
+    /// Parcels on their way that were sent by a commit which is remembered.
+    pub(crate) fn away(&self) -> impl Iterator<Item = u64> {
+        self.senders.keys().copied()
+    }
+
+    /// A parcel has arrived: the commit that has sent it, if it is remembered, knows from now on where its message lies.
+    pub(crate) fn arrive(&mut self, number: u64, stored: Stored) {
+        let Some(name) = self.senders.remove(&number) else { return };
+        let Some(Record { results: Results { done, away }, .. }) = self.records.get_mut(&name) else {
+            return;
+        };
+        if let Some(unknown) = away.remove(&number).and_then(|place| done.stored.get_mut(place)) {
+            *unknown = stored;
+        }
+    }
+
+    /// Changes by a fact; `is_away` tells whether a parcel is on its way.
+    pub(crate) fn apply(
+        &mut self,
+        fact: &CommitFact<'_>,
+        is_away: impl Fn(u64) -> bool,
+    ) -> Result<(), Malformed> {
         match *fact {
             CommitFact::Done { name, request, until, results } => {
-                let record = Record { until, request, done: Committed::decode(results)? };
-                if let Some(before) = self.records.insert(name, record) {
-                    self.queue.remove(&(before.until, name));
+                let results = Results::decode(results)?;
+                self.forget(name);
+                for number in results.away.keys() {
+                    if !is_away(*number) || self.senders.insert(*number, name).is_some() {
+                        return Err(CONTRADICTION);
+                    }
                 }
+                self.records.insert(name, Record { until, request, results });
                 self.queue.insert((until, name));
             }
             CommitFact::Forgotten { upto, most } => {
@@ -61,12 +88,19 @@ impl Commits {
                     else {
                         break;
                     };
-                    self.queue.pop_first();
-                    self.records.remove(&name);
+                    self.forget(name);
                 }
             }
         }
         Ok(())
+    }
+
+    fn forget(&mut self, name: Identity) {
+        let Some(record) = self.records.remove(&name) else { return };
+        self.queue.remove(&(record.until, name));
+        for number in record.results.away.keys() {
+            self.senders.remove(number);
+        }
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -76,7 +110,7 @@ impl Commits {
             out.extend_from_slice(&name.0);
             if let Some(record) = self.records.get(name) {
                 out.put_u64(record.request.0);
-                out.put_bytes(&record.done.encode());
+                out.put_bytes(&record.results.encode());
             }
         }
     }
@@ -89,7 +123,9 @@ impl Commits {
             if commits.records.contains_key(&name) {
                 return Err(take.malformed());
             }
-            commits.apply(&CommitFact::Done { name, request, until, results: take.bytes()? })?;
+            let done = CommitFact::Done { name, request, until, results: take.bytes()? };
+            // What is on its way is read after this, and looked at then.
+            commits.apply(&done, |_| true)?;
         }
         Ok(commits)
     }

@@ -65,7 +65,7 @@ impl State {
         name: &str,
         tenant: Option<&str>,
     ) -> Result<(), Malformed> {
-        if id.0 as usize != self.topics.len()
+        if TopicId::new(self.shard, self.topics.len()) != Some(id)
             || partitions == 0
             || partitions > PARTITIONS_MAX
             || self.names.contains_key(name)
@@ -95,7 +95,8 @@ impl State {
     }
 
     pub(crate) fn on_topic_deleted(&mut self, id: TopicId) -> Result<(), Malformed> {
-        let topic = self.topics.get_mut(id.0 as usize).and_then(Option::take).ok_or(CONTRADICTION)?;
+        let topic =
+            self.place_of(id).and_then(|place| self.topics.get_mut(place)?.take()).ok_or(CONTRADICTION)?;
         self.names.remove(&topic.name);
         self.tenants.remove_topic(&topic);
         for group in topic.groups.values() {
@@ -129,11 +130,14 @@ impl State {
     }
 
     pub(crate) fn on_appended(&mut self, end: Position, message: &MessageFact<'_>) -> Result<(), Malformed> {
-        if message.origin.is_some_and(|origin| origin.topic.0 as usize >= self.topics.len()) {
+        // What topics another shard has, this one cannot know.
+        let born = message.origin.and_then(|origin| self.place_of(origin.topic));
+        if born.is_some_and(|place| place >= self.topics.len()) {
             return Err(CONTRADICTION);
         }
+        let place = self.place_of(message.topic).ok_or(CONTRADICTION)?;
         let policy = self.policies.acquire(message.retry).ok_or(CONTRADICTION)?;
-        let topic = self.topics.get_mut(message.topic.0 as usize).and_then(Option::as_deref_mut);
+        let topic = self.topics.get_mut(place).and_then(Option::as_deref_mut);
         let topic = topic.ok_or(CONTRADICTION)?;
         let waiting = u16::try_from(topic.groups.len()).map_err(|_| CONTRADICTION)?;
         let lane = topic.partitions.get_mut(message.partition as usize).ok_or(CONTRADICTION)?;

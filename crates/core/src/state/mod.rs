@@ -11,6 +11,7 @@ pub(crate) mod fold;
 pub(crate) mod gate;
 pub(crate) mod group;
 pub(crate) mod key;
+pub(crate) mod outbox;
 pub(crate) mod output;
 mod owner;
 pub(crate) mod partition;
@@ -42,6 +43,7 @@ use crate::state::entity::record::Entities;
 use crate::state::gate::Gate;
 use crate::state::group::{Failure, Loan};
 use crate::state::key::record::Keys;
+use crate::state::outbox::record::Outbox;
 use crate::state::output::record::Outputs;
 use crate::state::partition::{Partition, Topic};
 use crate::state::policies::Policies;
@@ -49,7 +51,7 @@ use crate::state::run::record::Runs;
 use crate::state::spent::Spent;
 use crate::state::tenant::record::Tenants;
 use crate::words::codec::{CONTRADICTION, Malformed};
-use crate::words::id::{Position, RequestHash, Time, TopicId};
+use crate::words::id::{Position, RequestHash, ShardId, Time, TopicId};
 
 /// Where the first message under an identity was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,8 @@ pub(crate) struct First {
 /// The state of a shard: a fold over its facts.
 #[derive(Clone, Debug)]
 pub struct State {
+    /// Which of the broker's shards it is: part of the numbers of its topics.
+    pub(crate) shard: ShardId,
     pub(crate) epoch: u64,
     /// The first of the runs, without a gap up to this one, that left leases as they were; zero if there is none.
     pub(crate) leases_kept_since: u64,
@@ -72,7 +76,7 @@ pub struct State {
     pub(crate) newest: Time,
     pub(crate) seed: u64,
     pub(crate) next_group: u32,
-    /// By number: topic n lies at n, or did.
+    /// By number: the nth topic of this shard lies at n, or did.
     pub(crate) topics: Vec<Option<Box<Topic>>>,
     pub(crate) names: BTreeMap<Arc<str>, TopicId>,
     /// The produce gate.
@@ -98,6 +102,7 @@ pub struct State {
     pub(crate) audit: Audit,
     pub(crate) tenants: Tenants,
     pub(crate) definitions: Definitions,
+    pub(crate) outbox: Outbox,
     /// Kept messages by where they were born.
     pub(crate) descent: Descent,
     /// Partitions in which messages have become history since that was last looked at, and the first of those. Not part
@@ -115,6 +120,7 @@ impl State {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
+            shard: ShardId(0),
             epoch: 0,
             leases_kept_since: 0,
             newest: Time(0),
@@ -138,9 +144,16 @@ impl State {
             audit: Audit::default(),
             tenants: Tenants::default(),
             definitions: Definitions::default(),
+            outbox: Outbox::default(),
             descent: Descent::default(),
             kept_anew: BTreeMap::new(),
         }
+    }
+
+    /// Which of the broker's shards it is. A log that does not say so is that of the first one.
+    #[must_use]
+    pub const fn shard(&self) -> ShardId {
+        self.shard
     }
 
     /// The run of the shard that wrote the last facts.
@@ -180,12 +193,13 @@ impl State {
             Fact::Effect(ref fact) => self.on_effect(end, fact),
             Fact::Run(ref fact) => self.on_run(fact),
             Fact::Output(ref fact) => self.on_output(fact),
-            Fact::Commit(ref fact) => self.commits.apply(fact),
+            Fact::Commit(ref fact) => self.commits.apply(fact, |number| self.outbox.get(number).is_some()),
             Fact::Entity(ref fact) => self.on_entity(fact),
             Fact::Key(ref fact) => self.on_key(fact),
             Fact::Audit(ref fact) => self.audit.apply(fact),
             Fact::Tenant(ref fact) => self.on_tenant(fact),
             Fact::Definition(ref fact) => self.definitions.apply(fact),
+            Fact::Outbox(ref fact) => self.on_outbox(fact),
         }
     }
 
@@ -246,13 +260,19 @@ impl State {
         }
     }
 
+    /// Where a topic lies among [`State::topics`]; `None` if it is another shard's.
+    pub(crate) fn place_of(&self, id: TopicId) -> Option<usize> {
+        (id.shard() == self.shard).then_some(id.index())
+    }
+
     /// The topic of that number, unless it is gone.
     pub(crate) fn topic(&self, id: TopicId) -> Option<&Topic> {
-        self.topics.get(id.0 as usize)?.as_deref()
+        self.topics.get(self.place_of(id)?)?.as_deref()
     }
 
     pub(crate) fn topic_mut(&mut self, id: TopicId) -> Result<&mut Topic, Malformed> {
-        self.topics.get_mut(id.0 as usize).and_then(Option::as_deref_mut).ok_or(CONTRADICTION)
+        let place = self.place_of(id).ok_or(CONTRADICTION)?;
+        self.topics.get_mut(place).and_then(Option::as_deref_mut).ok_or(CONTRADICTION)
     }
 
     pub(crate) fn topic_named(&self, name: &str) -> Option<&Topic> {

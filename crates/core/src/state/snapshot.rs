@@ -22,11 +22,11 @@ use crate::state::spent::Spent;
 use crate::state::tenant::record::Tenants;
 use crate::state::version::{
     VERSION, VERSION_LEAST, VERSION_WITHOUT_AUDIT, VERSION_WITHOUT_DEFINITIONS, VERSION_WITHOUT_KEYS,
-    VERSION_WITHOUT_LIMITS,
+    VERSION_WITHOUT_LIMITS, VERSION_WITHOUT_SHARDS,
 };
 use crate::state::{First, GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
 use crate::words::codec::{Malformed, Put, Take};
-use crate::words::id::{GroupId, NO_TOPIC, Position, RequestHash, Time, Token, TopicId};
+use crate::words::id::{GroupId, NO_TOPIC, Position, RequestHash, SHARDS_MAX, ShardId, Time, Token, TopicId};
 use crate::words::letter::{AttemptDescription, put_attempts, take_attempts};
 use crate::words::policy::RetryPolicy;
 use crate::words::topic::TopicSettings;
@@ -47,6 +47,9 @@ impl State {
         let mut out = Vec::with_capacity(1024 + slots * 48 + self.stored.len() * 40);
         let version = self.version();
         out.put_u32(version);
+        if version > VERSION_WITHOUT_SHARDS {
+            out.put_u8(self.shard.0);
+        }
         out.put_u64(self.epoch);
         out.put_u64(self.leases_kept_since);
         out.put_u64(self.newest.0);
@@ -84,6 +87,9 @@ impl State {
         if version > VERSION_WITHOUT_DEFINITIONS {
             self.definitions.encode(&mut out);
         }
+        if version > VERSION_WITHOUT_SHARDS {
+            self.outbox.encode(&mut out);
+        }
         out
     }
 
@@ -95,11 +101,12 @@ impl State {
             return Err(Malformed("snapshot of another version"));
         }
         let mut state = Self::new(seed);
+        state.shard = ShardId(if version > VERSION_WITHOUT_SHARDS { take.u8()? } else { 0 });
         state.epoch = take.u64()?;
         state.leases_kept_since = if version > 3 { take.u64()? } else { state.leases_kept_since };
         state.newest = Time(if version > 3 { take.u64()? } else { 0 });
         state.next_group = take.u32()?;
-        if state.epoch > SEQUENCE_MAX || state.next_group > u32::MAX / 2 {
+        if state.shard.0 >= SHARDS_MAX || state.epoch > SEQUENCE_MAX || state.next_group > u32::MAX / 2 {
             return Err(take.malformed());
         }
         if version > 1 {
@@ -108,7 +115,7 @@ impl State {
             state.buried = Spent::decode(&mut take)?;
         }
         for number in 0..take.count(1)? {
-            let id = TopicId(u32::try_from(number).map_err(|_| take.malformed())?);
+            let id = TopicId::new(state.shard, number).ok_or_else(|| take.malformed())?;
             if version > 1 && take.u8()? == 0 {
                 state.topics.push(None);
                 continue;
@@ -128,31 +135,50 @@ impl State {
         if version > 2 {
             state.take_work(&mut take, version)?;
         }
+        state.take_newer(&mut take, version)?;
+        state.count_tenants();
+        take.done()?;
+        Ok(state)
+    }
+
+    /// Reads what came with later versions, in the order in which it came.
+    fn take_newer(&mut self, take: &mut Take<'_>, version: u32) -> Result<(), Malformed> {
         if version > 3 {
-            state.entities = Entities::decode(&mut take)?;
+            self.entities = Entities::decode(take)?;
         }
         if version > VERSION_WITHOUT_KEYS {
-            state.keys = Keys::decode(&mut take)?;
+            self.keys = Keys::decode(take)?;
         }
         if version > VERSION_WITHOUT_AUDIT {
-            state.audit = Audit::decode(&mut take)?;
+            self.audit = Audit::decode(take)?;
             // One state has one form: without an entry ever, and without what came later, it is of an older version.
-            if version == VERSION_WITHOUT_LIMITS && state.audit.is_untouched() {
+            if version == VERSION_WITHOUT_LIMITS && self.audit.is_untouched() {
                 return Err(take.malformed());
             }
         }
         if version > VERSION_WITHOUT_LIMITS {
-            state.tenants = Tenants::decode(&mut take)?;
-            if version == VERSION_WITHOUT_DEFINITIONS && state.tenants.are_free() {
+            self.tenants = Tenants::decode(take)?;
+            if version == VERSION_WITHOUT_DEFINITIONS && self.tenants.are_free() {
                 return Err(take.malformed());
             }
         }
         if version > VERSION_WITHOUT_DEFINITIONS {
-            state.definitions = Definitions::decode(&mut take)?;
+            self.definitions = Definitions::decode(take)?;
+            if version == VERSION_WITHOUT_SHARDS && self.definitions.are_untouched() {
+                return Err(take.malformed());
+            }
         }
-        state.count_tenants();
-        take.done()?;
-        Ok(state)
+        if version > VERSION_WITHOUT_SHARDS {
+            self.take_outbox(take)?;
+            if self.is_alone() {
+                return Err(take.malformed());
+            }
+        }
+        // What a commit is said to have sent is kept for as long as it is on its way.
+        if self.commits.away().any(|number| self.outbox.get(number).is_none()) {
+            return Err(take.malformed());
+        }
+        Ok(())
     }
 
     /// Reads effects, and what commits and runs tell of them.

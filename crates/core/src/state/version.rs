@@ -4,8 +4,11 @@
 use crate::state::State;
 
 /// First field of every snapshot.
-pub(super) const VERSION: u32 = 8;
-/// The version of a snapshot without definitions: a server that does not know of them yet can read it.
+pub(super) const VERSION: u32 = 9;
+/// The version of a snapshot of the first shard if it has neither sent anything to another one nor received anything: a
+/// server that does not know of several shards yet can read it.
+pub(super) const VERSION_WITHOUT_SHARDS: u32 = 8;
+/// The version of a snapshot without definitions, either.
 pub(super) const VERSION_WITHOUT_DEFINITIONS: u32 = 7;
 /// The version of a snapshot without limits of tenants, either.
 pub(super) const VERSION_WITHOUT_LIMITS: u32 = 6;
@@ -17,11 +20,17 @@ pub(super) const VERSION_WITHOUT_KEYS: u32 = 4;
 pub(super) const VERSION_LEAST: u32 = 1;
 
 impl State {
+    /// Whether it is the first shard, and has had nothing to do with another one.
+    pub(super) fn is_alone(&self) -> bool {
+        self.shard.0 == 0 && self.outbox.is_untouched()
+    }
+
     /// The oldest version that holds all there is.
     pub(super) fn version(&self) -> u32 {
         let is_guarded = !self.keys.is_empty() || self.each_topic().any(|topic| topic.tenant.is_some());
         match (self.audit.is_untouched(), is_guarded) {
-            _ if !self.definitions.are_untouched() => VERSION,
+            _ if !self.is_alone() => VERSION,
+            _ if !self.definitions.are_untouched() => VERSION_WITHOUT_SHARDS,
             _ if !self.tenants.are_free() => VERSION_WITHOUT_DEFINITIONS,
             (false, _) => VERSION_WITHOUT_LIMITS,
             (true, true) => VERSION_WITHOUT_AUDIT,

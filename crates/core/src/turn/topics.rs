@@ -9,7 +9,8 @@ use crate::words::id::TopicId;
 use crate::words::topic::TopicSettings;
 
 impl Turn {
-    /// Creates a topic that does not exist, and has the catalogue told once it is durable.
+    /// Creates a topic that does not exist, and has the catalogue told once it is durable; `None` if there is no number
+    /// left for it.
     pub(crate) fn create_topic(
         &mut self,
         name: &str,
@@ -17,9 +18,9 @@ impl Turn {
         settings: &TopicSettings,
         tenant: Option<&str>,
         out: &mut Output,
-    ) -> TopicInfo {
-        let topic =
-            TopicId(u32::try_from(self.journal.state.topics.len()).expect("topics are counted in u32"));
+    ) -> Option<TopicInfo> {
+        let state = &self.journal.state;
+        let topic = TopicId::new(state.shard, state.topics.len())?;
         let fact = Fact::TopicCreated { topic, partitions, at: self.now, name, scoped: true, tenant };
         self.journal.emit(Haste::Urgent, out, &fact);
         if *settings != TopicSettings::default() {
@@ -37,6 +38,6 @@ impl Turn {
             tenant: tenant.map(Into::into),
         };
         self.journal.after_durable(out, Action::Publish(info.clone()));
-        info
+        Some(info)
     }
 }

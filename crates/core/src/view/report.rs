@@ -94,9 +94,9 @@ impl View<'_> {
                 }
                 Description::Run(page)
             }
-            Query::Commit(name) => {
-                Description::Commit(state.commits.get(name, self.turn.now).map(|(_, done)| done.clone()))
-            }
+            Query::Commit(name) => Description::Commit(
+                state.commits.get(name, self.turn.now).map(|(_, results)| results.shown()),
+            ),
             Query::Keys => Description::Keys(state.keys.views()),
             Query::Lease(receipt) => Description::Lease(self.turn.view_lease(receipt)),
             Query::Definitions(kind) => Description::Definitions(state.definitions.page(*kind)),

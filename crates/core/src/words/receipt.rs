@@ -20,7 +20,8 @@ pub struct Receipt {
 /// A message is stored, or was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// In which topic; `None` for a duplicate from before that was remembered.
+    /// In which topic; `None` for a duplicate from before that was remembered, and where the outcome of a commit is looked
+    /// up while the message is on its way to another shard.
     pub topic: Option<TopicId>,
     /// Where.
     pub partition: u32,

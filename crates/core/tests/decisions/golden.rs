@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use driftq_core::{
     Attempt, AuditFact, DeadLetter, Deadline, DefinitionFact, DefinitionKind, DeliveryFact, Envelope, Fact,
     GroupId, Identity, Jitter, KeyHash, Message, MessageFact, Order, OrderFact, Origin, Place, Position,
-    RequestHash, RetryPolicy, Routing, Spotted, State, Style, TenantFact, TenantLimits, Time, Token, TopicId,
-    TopicSettings,
+    RequestHash, RetryPolicy, Routing, ShardId, Spotted, State, Style, TenantFact, TenantLimits, Time, Token,
+    TopicId, TopicSettings,
 };
 
 use crate::support::ledger_facts;
@@ -131,7 +131,8 @@ fn name(fact: &Fact<'_>) -> &'static str {
         | Fact::Key(_)
         | Fact::Audit(_)
         | Fact::Tenant(_)
-        | Fact::Definition(_) => ledger_facts::name(fact).expect("every kind has a name"),
+        | Fact::Definition(_)
+        | Fact::Outbox(_) => ledger_facts::name(fact).expect("every kind has a name"),
     }
 }
 
@@ -315,7 +316,7 @@ fn every_kind_of_fact_has_its_text() {
     // The kind is the first byte after the length; there are no gaps but those between families.
     let kinds = facts().iter().map(|fact| encoded(fact)[4]).collect::<BTreeSet<u8>>();
     let old_kinds = old_facts().iter().map(|(name, _)| relic(name)[4]).collect::<BTreeSet<u8>>();
-    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 73, 88, 89]).chain(96..=102);
+    let families = (1..=43).chain(48..=58).chain(64..=65).chain([72, 73, 88, 89]).chain(96..=107);
     assert_eq!(kinds.union(&old_kinds).copied().collect::<BTreeSet<u8>>(), families.collect());
     let folder = path("").parent().expect("it has a folder").to_owned();
     let files: BTreeSet<String> = std::fs::read_dir(folder)
@@ -330,6 +331,7 @@ fn every_kind_of_fact_has_its_text() {
         "snapshot-6",
         "snapshot-7",
         "snapshot-8",
+        "snapshot-9",
         "snapshot-of-tenants",
     ];
     let messages = ["message", "message-plain", "message-letter", "message-origin", "message-offset"];
@@ -751,4 +753,16 @@ fn snapshots_with_definitions_are_written_and_read_as_ever() {
         .map(|view| (&*view.name, view.version, &*view.text, view.created.0))
         .collect();
     assert_eq!((page.revision, seen), (4, vec![("shop", 3, "second", 0x0304)]));
+}
+
+/// What goes between shards is told by a version of its own, and so is everything of another shard than the first.
+#[test]
+fn snapshots_of_shards_are_written_and_read_as_ever() {
+    let state = folded(&ledger_facts::outbox_history());
+    let read = State::decode(&frozen("snapshot-9", &state.encode()), 2).expect("it can be read");
+    assert_eq!((read.encode(), read.shard()), (state.encode(), ShardId(3)));
+    let topics: Vec<TopicId> = read.topics().map(|topic| topic.id).collect();
+    assert_eq!(topics, [TopicId::new(ShardId(3), 0).expect("there is one")]);
+    let alone = folded(&[Fact::Opened { epoch: 1, at: Time(0x0102), keeps_leases: true }]);
+    assert_eq!((alone.encode()[0], state.encode()[0]), (4, 9));
 }

@@ -5,8 +5,8 @@ use crate::support::log::Batch;
 use crate::support::world::{World, cases, settings, steps};
 use driftq_core::{
     Attempt, ConsumerId, DeadLetter, Deadline, DeliveryFact, Envelope, Fact, GroupId, Input, Jitter, Message,
-    MessageFact, OrderInput, Origin, Output, Place, Position, Query, RetryPolicy, Routing, Shard, State,
-    Style, Subscription, Ticket, Time, Token, TopicId,
+    MessageFact, OrderInput, Origin, Output, Place, Position, Query, RetryPolicy, Routing, Settings, Shard,
+    State, Style, Subscription, Ticket, Time, Token, TopicId,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -85,7 +85,7 @@ fn damaged(mut bytes: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
 /// Opens a shard over whatever came of it, lets some time pass, and brings something new to every topic.
 fn run(state: State) {
     let topics: Vec<TopicId> = state.topics().map(|topic| topic.id).collect();
-    let mut shard = Shard::new(settings(true), state);
+    let mut shard = Shard::new(Settings { shard: state.shard(), ..settings(true) }, state);
     let mut out = Output::default();
     let now = crate::support::START.after_ms(1_000_000);
     let base = Position(900 << 32);
@@ -281,7 +281,7 @@ proptest! {
 
     #[test]
     fn noise_is_never_a_state(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        for version in 1_u32..=3 {
+        for version in 1_u32..=9 {
             drop(State::decode(&[&version.to_le_bytes()[..], &bytes].concat(), 1));
         }
         drop(State::decode(&bytes, 1));

@@ -6,7 +6,7 @@ use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
     About, BegunFact, CommitFact, EffectFact, EffectPart, EndedFact, Ending, Fact, GroupId, How, Identity,
     Input, Lent, Lineage, MessageFact, OrderInput, Output, OutputFact, Place, Position, Receipt, RequestHash,
-    RunFact, Shard, State, Ticket, Time, Token, TopicId,
+    RunFact, Settings, Shard, State, Ticket, Time, Token, TopicId,
 };
 
 const NUMBERS: [u64; 9] = [0, 1, 2, 1 << 31, u32::MAX as u64, 1 << 62, 1 << 63, u64::MAX - 1, u64::MAX];
@@ -43,7 +43,7 @@ fn state() -> State {
 /// Opens a shard over it, touches everything, and lets everything leave. Gives what is left, if it can be read.
 fn run(state: State) -> Option<State> {
     let topics: Vec<TopicId> = state.topics().map(|topic| topic.id).collect();
-    let mut shard = Shard::new(settings(false), state);
+    let mut shard = Shard::new(Settings { shard: state.shard(), ..settings(false) }, state);
     let mut out = Output::default();
     let (now, base) = (crate::support::START, Position(900 << 32));
     shard.open(now, base, [9; 32], &mut out);

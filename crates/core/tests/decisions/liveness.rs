@@ -43,7 +43,11 @@ fn work(world: &mut World) {
                 }
                 Action::Fetch(burial) => fetches.push(burial),
                 Action::Reply { answer: Answer::Leased(deliveries), .. } => held.extend(deliveries),
-                Action::Reply { .. } | Action::Publish(_) | Action::Unpublish(_) | Action::Close { .. } => {}
+                Action::Reply { .. }
+                | Action::Post { .. }
+                | Action::Publish(_)
+                | Action::Unpublish(_)
+                | Action::Close { .. } => {}
             }
         }
         for delivery in std::mem::take(&mut held) {

@@ -44,6 +44,7 @@ mod runs;
 mod schedules;
 mod sealing;
 mod settling;
+mod shards;
 mod snooze;
 mod snooze_for;
 mod streams;

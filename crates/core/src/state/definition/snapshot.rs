@@ -30,8 +30,7 @@ impl Definitions {
     pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
         let mut definitions = Self { revision: take.u64()?, ..Self::default() };
         let count = take.count(DEFINITION_BYTES_LEAST)?;
-        // Where there never was one, the snapshot is of an older version.
-        if definitions.revision == 0 || count > DEFINITIONS_MAX {
+        if count > DEFINITIONS_MAX {
             return Err(take.malformed());
         }
         for _ in 0..count {

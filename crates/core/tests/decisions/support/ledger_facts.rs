@@ -4,9 +4,9 @@
 use driftq_core::ledger::{OnLapse, Status};
 use driftq_core::{
     AuditFact, AuditWords, BegunFact, CommitFact, DefinitionFact, DefinitionKind, DeliveryFact, EffectFact,
-    EffectPart, EndedFact, EntityFact, Fact, GroupId, How, Identity, KeyFact, KeyId, KeyLimits, Lent,
-    Lineage, MessageFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash, RunFact, Style, TenantFact,
-    TenantLimits, Time, Token, TopicId,
+    EffectPart, EndedFact, EntityFact, Fact, GroupId, How, Identity, Jitter, KeyFact, KeyHash, KeyId,
+    KeyLimits, Lent, Lineage, MessageFact, OutboxFact, OutputAuthor, OutputFact, Place, Receipt, RequestHash,
+    RetryPolicy, RunFact, ShardId, Spotted, Stored, Style, TenantFact, TenantLimits, Time, Token, TopicId,
 };
 
 const LENT: Lent<'static> = Lent {
@@ -35,6 +35,11 @@ const AUTHOR: OutputAuthor =
 
 /// Where one message and one output went: partition 2 of topic 1 under offset 3, for the first time; added.
 const RESULTS: &[u8] = &[1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
+/// Two messages on their way to partition 1 of the first topic of shard 2, as parcels 2 and 5 of the first run.
+const AWAY: &[u8] = &[
+    2, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 1, 0, 0, 0, 5, 0, 0, 0, 1, 0,
+    0, 0, 2, 0, 0, 0, 0,
+];
 /// One attempt that failed: its number, owner, error, begin and end.
 const ATTEMPTS: &[u8] = &[
     1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, b'o', 2, 0, 0, 0, b'n', b'o', 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0,
@@ -106,6 +111,12 @@ pub(crate) fn name(fact: &Fact<'_>) -> Option<&'static str> {
         Fact::Tenant(TenantFact::Limited { .. }) => "tenant-limited",
         Fact::Definition(DefinitionFact::Defined { .. }) => "defined",
         Fact::Definition(DefinitionFact::Undefined { .. }) => "undefined",
+        Fact::Outbox(OutboxFact::Housed { .. }) => "housed",
+        Fact::Outbox(OutboxFact::Sent { native: true, .. }) => "parcel-sent",
+        Fact::Outbox(OutboxFact::Sent { .. }) => "parcel-sent-plain",
+        Fact::Outbox(OutboxFact::Posted { .. }) => "parcel-posted",
+        Fact::Outbox(OutboxFact::Received { .. }) => "parcel-received",
+        Fact::Outbox(OutboxFact::Settled { .. }) => "parcels-settled",
         _ => return None,
     })
 }
@@ -251,7 +262,78 @@ pub(crate) fn facts() -> Vec<Fact<'static>> {
             at: Time(0x0102),
         }),
     ];
-    effects.map(Fact::Effect).into_iter().chain(others).collect()
+    effects.map(Fact::Effect).into_iter().chain(others).chain(outbox_facts().map(Fact::Outbox)).collect()
+}
+
+/// A parcel of which everything is told.
+pub(crate) const PARCEL: MessageFact<'static> = MessageFact {
+    topic: TopicId(0x0203_0405),
+    partition: 0x0607,
+    offset: 0,
+    at: Time(0x0809),
+    size: 11,
+    check: 0x1213_1415,
+    retry: Some(RetryPolicy { max_attempts: 3, backoff_ms: 250, max_backoff_ms: 5000, jitter: Jitter::Full }),
+    identity: Some((Identity([0x16; 16]), Time(0))),
+    request: RequestHash(0x2021),
+    key: KeyHash(0x2223),
+    priority: 9,
+    due: Some(Time(0x2425)),
+    only: None,
+    lineage: Some(LINEAGE_OF_TENANT),
+    origin: Some(Spotted { topic: TopicId(0x0102_0304), partition: 0x0506, offset: 0x0708 }),
+    deadline: Some(Time(0x2627)),
+    bytes: b"payload",
+};
+
+fn outbox_facts() -> [OutboxFact<'static>; 6] {
+    let (number, from) = (0x0102_0304_0506_0708, ShardId(5));
+    let stored = Stored { topic: Some(TopicId(0x0203_0405)), partition: 6, offset: 0x0708, duplicate: true };
+    let MessageFact { topic, partition, at, size, check, bytes, .. } = PARCEL;
+    let plain = MessageFact { topic, partition, at, size, check, bytes, ..MessageFact::default() };
+    [
+        OutboxFact::Housed { shard: ShardId(3) },
+        OutboxFact::Sent { number, native: true, reserved: true, message: PARCEL },
+        OutboxFact::Sent { number, native: false, reserved: false, message: plain },
+        OutboxFact::Posted { number, stored },
+        OutboxFact::Received { from, number, stored: Stored { duplicate: false, ..stored } },
+        OutboxFact::Settled { from, below: number },
+    ]
+}
+
+/// A small history of a shard that has sent three parcels, two of them in the name of a commit, and has been sent three.
+pub(crate) fn outbox_history() -> Vec<Fact<'static>> {
+    let stored = |offset| Stored { topic: Some(TopicId(2 << 24)), partition: 1, offset, duplicate: false };
+    let sent = |number| OutboxFact::Sent { number, native: true, reserved: false, message: PARCEL };
+    let received = |number| OutboxFact::Received { from: ShardId(0), number, stored: stored(number) };
+    let outbox = Fact::Outbox;
+    vec![
+        Fact::Opened { epoch: 1, at: Time(0x0102), keeps_leases: true },
+        outbox(OutboxFact::Housed { shard: ShardId(3) }),
+        Fact::TopicCreated {
+            topic: TopicId(3 << 24),
+            partitions: 1,
+            at: Time(0x0102),
+            name: "here",
+            scoped: true,
+            tenant: None,
+        },
+        outbox(sent((1 << 32) + 1)),
+        outbox(sent((1 << 32) + 2)),
+        outbox(sent((1 << 32) + 5)),
+        Fact::Commit(CommitFact::Done {
+            name: Identity([0x17; 16]),
+            request: RequestHash(0x0304),
+            until: Time(0x0506),
+            results: AWAY,
+        }),
+        outbox(OutboxFact::Posted { number: (1 << 32) + 2, stored: stored(9) }),
+        outbox(received(4)),
+        outbox(received(7)),
+        outbox(received(8)),
+        outbox(OutboxFact::Settled { from: ShardId(0), below: 7 }),
+        outbox(OutboxFact::Received { from: ShardId(63), number: 1, stored: stored(1) }),
+    ]
 }
 
 /// Limits of a tenant, each of them another number.

@@ -181,7 +181,8 @@ impl Model {
             | Fact::Key(_)
             | Fact::Audit(_)
             | Fact::Tenant(_)
-            | Fact::Definition(_) => {}
+            | Fact::Definition(_)
+            | Fact::Outbox(_) => {}
             Fact::Moved { topic, partition, offset, .. } => {
                 let kept = self.topic(topic).kept.get_mut(&(partition, offset));
                 kept.expect("what moves is kept").segment = end.segment();

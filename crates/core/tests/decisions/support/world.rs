@@ -336,7 +336,7 @@ impl World {
                 }
                 Action::Close { consumer } => self.readers.retain(|reader| reader != consumer),
                 Action::Fetch(burial) => self.fetches.push(burial.clone()),
-                Action::Publish(_) | Action::Unpublish(_) => {}
+                Action::Publish(_) | Action::Unpublish(_) | Action::Post { .. } => {}
             }
             self.history.push(action);
         }

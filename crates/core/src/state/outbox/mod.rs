@@ -1,0 +1,4 @@
+//! What goes between shards: what is remembered, and its bytes.
+
+pub(crate) mod record;
+mod snapshot;
