@@ -85,7 +85,7 @@ fn ask(shared: &Shared, to: ShardId, parcels: &[Parcel]) -> Result<oneshot::Rece
     let unknown = || Failure::Unavailable(format!("there is no shard {} any more", to.0));
     let receiver = shared.house.shard(to).ok_or_else(unknown)?;
     let parcels = parcels[..together(parcels)].to_vec();
-    let settled = parcels.iter().map(|parcel| parcel.settled).max().unwrap_or_default();
+    let settled = 0;
     let bytes = parcels.iter().map(|parcel| parcel.message.payload.bytes.len()).sum();
     let (ticket, (reply, answer)) = (receiver.ticket(), oneshot::channel());
     let input = Input::Outbox(OutboxInput::Receive { ticket, from: shared.id, settled, parcels });

@@ -2,7 +2,7 @@
 
 use driftq_core::{
     About, AuditFact, CommitFact, DefinitionFact, DeliveryFact, EffectFact, EntityFact, Fact, GroupId,
-    KeyFact, Lent, MessageFact, OrderFact, OutputFact, Place, RunFact, TenantFact, TopicId,
+    KeyFact, Lent, MessageFact, OrderFact, OutboxFact, OutputFact, Place, RunFact, TenantFact, TopicId,
 };
 
 /// What a fact says, on one line. Payloads are left out.
@@ -51,6 +51,29 @@ pub(crate) fn words(fact: &Fact<'_>) -> String {
         Fact::Audit(fact) => audit(fact),
         Fact::Tenant(fact) => tenant(fact),
         Fact::Definition(fact) => definition(fact),
+        Fact::Outbox(fact) => outbox(fact),
+    }
+}
+
+/// What went from one shard to another.
+fn outbox(fact: &OutboxFact<'_>) -> String {
+    match fact {
+        OutboxFact::Housed { shard } => format!("this is the log of shard {}", shard.0),
+        OutboxFact::Sent { number, message, .. } => {
+            let MessageFact { topic, partition, bytes, .. } = message;
+            let (shard, bytes) = (topic.shard().0, bytes.len());
+            format!(
+                "parcel {number} sent to shard {shard}: for topic {} partition {partition}, {bytes} bytes",
+                topic.0
+            )
+        }
+        OutboxFact::Posted { number, .. } => format!("parcel {number} has arrived"),
+        OutboxFact::Received { from, number, stored } => {
+            format!("parcel {number} of shard {} received, offset {}", from.0, stored.offset)
+        }
+        OutboxFact::Settled { from, below } => {
+            format!("parcels below {below} of shard {} are settled", from.0)
+        }
     }
 }
 

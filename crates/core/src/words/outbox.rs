@@ -15,8 +15,6 @@ use crate::words::receipt::Stored;
 pub struct Parcel {
     /// Rises with every parcel that its sender sends, to whichever shard.
     pub number: u64,
-    /// The sender kept nothing below this number when it sent this one: their places need not be remembered.
-    pub settled: u64,
     /// The message; its topic says where it goes.
     pub message: NewMessage,
 }
