@@ -398,5 +398,6 @@ export interface Status {
   streams?: number;
   connections?: number;
   segments?: number;
+  shards?: number;
   recovery: { duration_ms: number };
 }

@@ -89,14 +89,14 @@ pub enum StartError {
     /// Another one has claimed the log since this one did.
     #[error("{0}")]
     Fenced(String),
-    /// The data directory has more shards than were asked for.
+    /// The log has more shards than were asked for.
     #[error(
-        "the data directory {path} has {found} shards, and {wanted} were asked for: what lies in a shard stays there. \
+        "{place} has {found} shards, and {wanted} were asked for: what lies in a shard stays there. \
          Start it with --shards {found}, or without --shards"
     )]
     Shards {
-        /// The directory.
-        path: String,
+        /// Where it is.
+        place: String,
         /// How many it has.
         found: u8,
         /// How many were asked for.

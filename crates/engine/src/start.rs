@@ -39,8 +39,9 @@ impl Broker {
         match &storage {
             Storage::Ephemeral => launch(config, |house, _| Ok(log::in_memory(house.config.segment_bytes))),
             Storage::Directory(path) => {
-                let config = Config { shards: shards_of(path, config.shards)?, ..config };
-                launch(config, |house, shard| {
+                let place = format!("the data directory {}", path.display());
+                let shards = shards_of(&place, shards_in(path)?, config.shards)?;
+                launch(Config { shards, ..config }, |house, shard| {
                     let path = shard_directory(path, shard);
                     let disk = RealDisk::create(&path).map_err(|source| StartError::Directory {
                         path: path.display().to_string(),
@@ -51,8 +52,10 @@ impl Broker {
             }
             #[cfg(feature = "postgres")]
             Storage::Postgres(place) => {
-                alone(&config)?;
-                launch(config, |house, _| log::PostgresLog::new(place.clone(), house.config.segment_bytes))
+                let log = |shard, bytes| log::PostgresLog::new(place.clone(), shard, bytes);
+                let found = log(HOME, config.segment_bytes)?.shards()?;
+                let shards = shards_of(&format!("the schema {}", place.schema), found, config.shards)?;
+                launch(Config { shards, ..config }, |house, shard| log(shard, house.config.segment_bytes))
             }
             #[cfg(not(feature = "postgres"))]
             Storage::Postgres(_) => Err(StartError::Config(
@@ -60,8 +63,10 @@ impl Broker {
             )),
             #[cfg(feature = "nats")]
             Storage::Nats(place) => {
-                alone(&config)?;
-                launch(config, |house, _| log::NatsLog::new(place.clone(), house.config.segment_bytes))
+                let log = |shard, bytes| log::NatsLog::new(place.clone(), shard, bytes);
+                let found = log(HOME, config.segment_bytes)?.shards()?;
+                let shards = shards_of("the log in NATS", found, config.shards)?;
+                launch(Config { shards, ..config }, |house, shard| log(shard, house.config.segment_bytes))
             }
             #[cfg(not(feature = "nats"))]
             Storage::Nats(_) => Err(StartError::Config(
@@ -72,9 +77,8 @@ impl Broker {
 
     /// Starts a broker with one shard on a disk of the caller's making, for tests that need one that fails.
     pub fn start_on<D: Disk>(config: Config, disk: D) -> Result<Started, StartError> {
-        alone(&config)?;
         let mut disk = Some(disk);
-        launch(config, |house, _| {
+        launch(Config { shards: 1, ..config }, |house, _| {
             let disk = disk.take().ok_or(StartError::Config("there is one disk for one shard"))?;
             Ok(on_disk(&house.config, disk))
         })
@@ -84,16 +88,6 @@ impl Broker {
 fn on_disk<D: Disk>(config: &Config, disk: D) -> FileLog<D> {
     let reserve_bytes = u64::from(config.segment_bytes / 2);
     FileLog::new(disk, Options { segment_bytes: config.segment_bytes, reserve_bytes, ..Options::default() })
-}
-
-/// Refuses more than one shard.
-const fn alone(config: &Config) -> Result<(), StartError> {
-    if config.shards > 1 {
-        return Err(StartError::Config(
-            "several shards need a log in a directory: leave --shards out, or --log",
-        ));
-    }
-    Ok(())
 }
 
 /// Starts all shards of a broker, the first one before the others: it says how tokens are sealed.
@@ -162,10 +156,9 @@ pub(crate) fn shards_in(data: &Path) -> Result<u8, StartError> {
 
 /// As many shards as are wanted, or as there are if nothing is said. What lies in a shard stays there: there can be more
 /// of them later, but not fewer.
-fn shards_of(data: &Path, wanted: u8) -> Result<u8, StartError> {
-    let found = shards_in(data)?;
+fn shards_of(place: &str, found: u8, wanted: u8) -> Result<u8, StartError> {
     if wanted > 0 && wanted < found {
-        return Err(StartError::Shards { path: data.display().to_string(), found, wanted });
+        return Err(StartError::Shards { place: place.to_owned(), found, wanted });
     }
     Ok(wanted.max(found))
 }

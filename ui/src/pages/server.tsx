@@ -24,6 +24,7 @@ export function Server() {
                 ["Up for", duration(data.uptime_ms)],
                 ["Durability", data.durability],
                 ["Data", data.data],
+                ["Shards", data.shards === undefined ? undefined : count(data.shards)],
                 ["Segments", data.segments === undefined ? undefined : count(data.segments)],
                 ["Written since start", sample && bytes(sample.written_bytes)],
                 ["Topics", count(data.topics)],

@@ -51,6 +51,9 @@ pub struct Status<'a> {
     /// Segment files of the log; not told to a key that is bound to tenants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<u64>,
+    /// Shards, each with a log of its own; not told to a key that is bound to tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<u64>,
     /// How the last start went.
     pub recovery: Recovery,
 }

@@ -12,6 +12,7 @@ mod log;
 mod router_batch;
 mod router_brain;
 mod router_hook;
+mod shards;
 mod space;
 mod streams;
 mod tools;

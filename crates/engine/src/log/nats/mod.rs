@@ -21,6 +21,7 @@ mod stream;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use driftq_core::{SHARDS_MAX, ShardId};
 use driftq_wal::claim::{Edge, Head, may_claim};
 
 use self::address::Address;
@@ -51,6 +52,11 @@ pub struct NatsLog {
     /// Tells claims of this process from those of others.
     holder: String,
     claimed: Mutex<bool>,
+}
+
+/// The stream of a shard: that of the first one is called what the operator called it.
+fn stream_of(named: &str, shard: ShardId) -> String {
+    if shard.0 == 0 { named.to_owned() } else { format!("{named}_shard{}", shard.0) }
 }
 
 /// The names of streams and subjects.
@@ -158,20 +164,39 @@ struct End {
 }
 
 impl NatsLog {
-    /// The log in this place, in segments of about this size. Nothing is connected yet.
-    pub fn new(place: NatsPlace, segment_bytes: u32) -> Result<Self, StartError> {
+    /// The log of a shard in this place, in segments of about this size. Nothing is connected yet.
+    pub fn new(place: NatsPlace, shard: ShardId, segment_bytes: u32) -> Result<Self, StartError> {
         let help = address::FORM.to_owned();
         let address = Address::parse(&place.url).map_err(|what| StartError::Database { what, help })?;
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).map_err(|error| StartError::Log(format!("no randomness: {error}")))?;
         Ok(Self {
-            names: Arc::new(Names::new(&address.stream)),
+            names: Arc::new(Names::new(&stream_of(&address.stream, shard))),
             roll_at: segment_bytes - segment_bytes / 8,
             holder: nonce.iter().map(|byte| format!("{byte:02x}")).collect(),
             claimed: Mutex::new(false),
             place,
             address,
         })
+    }
+
+    /// How many shards there are in this place.
+    pub(crate) fn shards(&self) -> Result<u8, StartError> {
+        let link = Link::new(&self.address).map_err(|trouble| troubled(&trouble))?;
+        let is_there = |number: u8| {
+            let stream = stream_of(&self.address.stream, ShardId(number));
+            let look = |link: &Link| match stream::info(link, &stream, None) {
+                Err(trouble) if trouble.is_absence() => Ok(false),
+                found => found.map(|_| true),
+            };
+            link.patiently(look).map_err(|trouble| troubled(&trouble))
+        };
+        for number in 1..SHARDS_MAX {
+            if !is_there(number)? {
+                return Ok(number);
+            }
+        }
+        Ok(SHARDS_MAX)
     }
 
     /// Takes the log: nobody who had it before can append after this. A process that has had it takes it again only

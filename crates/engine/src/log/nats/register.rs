@@ -12,6 +12,7 @@ use super::stream::{self, troubled};
 use super::{Names, NatsLog};
 use crate::cluster::{Claim, Node, Register, SEAT_TIME, Secret, Standing};
 use crate::failure::StartError;
+use crate::house::HOME;
 use crate::log::NatsPlace;
 
 /// Subjects that are looked at: two of each server, the seat, and the secret.
@@ -47,7 +48,7 @@ struct Entry {
 impl NatsRegister {
     /// Looks at the log's streams, and makes that of the cluster if there is none.
     pub(crate) fn open(place: &NatsPlace, url: &str) -> Result<Self, StartError> {
-        let NatsLog { address, names, .. } = NatsLog::new(place.clone(), u32::MAX)?;
+        let NatsLog { address, names, .. } = NatsLog::new(place.clone(), HOME, u32::MAX)?;
         let link = Link::new(&address).map_err(|trouble| troubled(&trouble))?;
         stream::make_sure(&link, &address, &names, &place.cluster)?;
         let names = Names::new(&address.stream);

@@ -7,7 +7,7 @@ use tokio_postgres::types::Type;
 
 use super::fault::Trouble;
 use super::link::Link;
-use super::{SHARD, Shared, fenced, lsn, number};
+use super::{Shared, fenced, lsn, number};
 use crate::log::extent::{Patience, START};
 use crate::log::{Append, AppendError, Cursor, Lsn};
 use crate::payload_store::check_of;
@@ -85,7 +85,7 @@ impl PostgresWriter {
     fn send(&mut self, row: &Row<'_>) -> Result<Next, Stop> {
         let start = number(START);
         let values = [
-            (&SHARD as _, Type::INT4),
+            (&self.shared.statements.shard as _, Type::INT4),
             (&self.shared.epoch as _, Type::INT8),
             (&row.position as _, Type::INT8),
             (&row.previous as _, Type::INT8),
@@ -111,7 +111,7 @@ impl PostgresWriter {
 
     /// Asks whether the row is there, and whether it may be.
     fn ask(&mut self, row: &Row<'_>) -> Result<Next, Stop> {
-        let values = [(&SHARD as _, Type::INT4), (&row.position as _, Type::INT8)];
+        let values = [(&self.shared.statements.shard as _, Type::INT4), (&row.position as _, Type::INT8)];
         let answer = self.link.query_one(&self.ask, &values).map_err(Stop::Trouble)?;
         let (newest, there, before): (i64, Option<i64>, Option<i64>) =
             (answer.get(0), answer.get(1), answer.get(2));

@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 
 use super::fault::Trouble;
 use super::schema::clock;
-use super::{SHARD, Shared, lsn, number};
+use super::{Shared, lsn, number};
 use crate::log::extent::{assemble, body_at};
 use crate::log::{
     Archive, Each, KeepError, Lsn, ReadError, Readable, Reading, ReplayError, SegmentInfo, Snapshot, Space,
@@ -56,7 +56,7 @@ impl PostgresArchive {
         let text = self.shared.statements.text(TRIM);
         let (from, to) = (number(Lsn::new(segment, 0)), number(Lsn::new(segment + 1, 0)));
         let values = [
-            (&SHARD as _, Type::INT4),
+            (&self.shared.statements.shard as _, Type::INT4),
             (&self.shared.epoch as _, Type::INT8),
             (&from as _, Type::INT8),
             (&to as _, Type::INT8),
@@ -90,7 +90,7 @@ impl Archive for PostgresArchive {
         let (from, length) = (number(at), i64::from(bytes));
         let head = i64::from(driftq_wal::FRAME_HEADER_BYTES);
         let values = [
-            (&SHARD as _, Type::INT4),
+            (&self.shared.statements.shard as _, Type::INT4),
             (&from as _, Type::INT8),
             (&length as _, Type::INT8),
             (&head as _, Type::INT8),
@@ -111,7 +111,7 @@ impl Archive for PostgresArchive {
                 .with(|link| {
                     let (at, upto) = (number(replay.at), number(to));
                     let values = [
-                        (&SHARD as _, Type::INT4),
+                        (&self.shared.statements.shard as _, Type::INT4),
                         (&at as _, Type::INT8),
                         (&upto as _, Type::INT8),
                         (&REPLAYED_ROWS_MAX as _, Type::INT8),
@@ -162,7 +162,8 @@ impl Archive for PostgresArchive {
     }
 
     fn check_claim(&self) -> Result<(), KeepError> {
-        let (text, values) = (self.shared.statements.text(HOLDS), [(&SHARD as _, Type::INT4)]);
+        let (text, values) =
+            (self.shared.statements.text(HOLDS), [(&self.shared.statements.shard as _, Type::INT4)]);
         let row = self.shared.links.with(|link| link.query_one(&text, &values));
         let newest: i64 = row.map_err(|trouble| kept(&trouble))?.get(0);
         if newest == self.shared.epoch { Ok(()) } else { Err(KeepError::Fenced(self.shared.fenced())) }

@@ -18,6 +18,7 @@ mod transfer;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use driftq_core::ShardId;
 use tokio_postgres::types::Type;
 
 use self::append::PostgresWriter;
@@ -33,8 +34,6 @@ use super::{Cursor, Log, Lsn, Opened, PostgresPlace};
 use crate::failure::StartError;
 use crate::locks::lock;
 
-/// The only shard so far.
-const SHARD: i32 = 0;
 /// Longest name of a schema that PostgreSQL keeps whole.
 const NAME_BYTES_MAX: usize = 63;
 
@@ -57,9 +56,10 @@ const LEVEL: &str = "level AS MATERIALIZED (SELECT set_config('synchronous_commi
     CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN 'on' \
     ELSE current_setting('synchronous_commit') END, true) AS set)";
 
-/// The statements, with the name of the schema in them.
+/// The statements, with the name of the schema in them, and the shard that they are for.
 struct Statements {
     schema: String,
+    shard: i32,
 }
 
 impl Statements {
@@ -104,8 +104,8 @@ fn lsn(number: i64) -> Lsn {
 }
 
 impl PostgresLog {
-    /// The log in this place, in segments of about this size. Nothing is connected yet.
-    pub fn new(place: PostgresPlace, segment_bytes: u32) -> Result<Self, StartError> {
+    /// The log of a shard in this place, in segments of about this size. Nothing is connected yet.
+    pub fn new(place: PostgresPlace, shard: ShardId, segment_bytes: u32) -> Result<Self, StartError> {
         let named = |word: &str| {
             let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
             !word.is_empty() && word.len() <= NAME_BYTES_MAX && word.chars().all(plain)
@@ -120,7 +120,8 @@ impl PostgresLog {
         let route = Route::parse(&place.url).map_err(|what| StartError::Database { what, help })?;
         let mut nonce = [0; 16];
         getrandom::fill(&mut nonce).map_err(|error| StartError::Log(format!("no randomness: {error}")))?;
-        let statements = Arc::new(Statements { schema: format!("\"{}\"", place.schema) });
+        let statements =
+            Arc::new(Statements { schema: format!("\"{}\"", place.schema), shard: shard.0.into() });
         Ok(Self {
             route: Arc::new(route),
             statements,
@@ -129,6 +130,13 @@ impl PostgresLog {
             claimed: Mutex::new(false),
             place,
         })
+    }
+
+    /// How many shards there are in this place.
+    pub(crate) fn shards(&self) -> Result<u8, StartError> {
+        let mut link = Link::new(Arc::clone(&self.route)).map_err(|trouble| self.trouble(&trouble))?;
+        let shards = schema::shards(&mut link, &self.statements, &self.place)?;
+        u8::try_from(shards).map_err(|_| StartError::Damaged(format!("the database has {shards} shards")))
     }
 
     fn trouble(&self, trouble: &Trouble) -> StartError {
@@ -140,8 +148,9 @@ impl PostgresLog {
     fn claim(&self, link: &mut Link) -> Result<Claim, StartError> {
         let mut claimed = lock(&self.claimed);
         let text = self.statements.text(CLAIM);
+        let shard = self.statements.shard;
         let values =
-            [(&SHARD as _, Type::INT4), (&self.holder as _, Type::TEXT), (&!*claimed as _, Type::BOOL)];
+            [(&shard as _, Type::INT4), (&self.holder as _, Type::TEXT), (&!*claimed as _, Type::BOOL)];
         let rows = link.query(&text, &values).map_err(|trouble| self.trouble(&trouble))?;
         let Some(row) = rows.first() else { return Err(StartError::Fenced(fenced_while_away())) };
         *claimed = true;
@@ -185,7 +194,7 @@ impl Log for PostgresLog {
         made.tell();
         let claim = self.claim(&mut link)?;
         // From here on nobody else appends: what is read now is the log.
-        let rows = link.query(&self.statements.text(SEGMENTS), &[(&SHARD as _, Type::INT4)]);
+        let rows = link.query(&self.statements.text(SEGMENTS), &[(&self.statements.shard as _, Type::INT4)]);
         let ends = rows.map_err(|trouble| self.trouble(&trouble))?;
         let ends = ends.iter().map(|row| lsn(row.get(0))).map(|end| (end.segment(), end.offset()));
         let segments: BTreeMap<u32, u32> = ends.collect();

@@ -6,10 +6,13 @@ use tokio_postgres::types::Type;
 
 use super::link::{Link, Route};
 use super::schema::{Purpose, make_sure};
-use super::{PostgresLog, PostgresPlace, SHARD, Statements};
+use super::{PostgresLog, PostgresPlace, Statements};
 use crate::cluster::{Claim, Node, Register, SEAT_TIME, Secret, Standing};
 use crate::failure::StartError;
+use crate::house::HOME;
 
+/// There is one seat, for all shards together.
+const SEAT: i32 = 0;
 /// Most servers that are told of.
 const NODES_MAX: i64 = 1_000;
 
@@ -64,7 +67,7 @@ pub(crate) struct PostgresRegister {
 impl PostgresRegister {
     /// Looks at the log's tables, and makes those of the cluster if there are none.
     pub(crate) fn open(place: &PostgresPlace, url: &str) -> Result<Self, StartError> {
-        let log = PostgresLog::new(place.clone(), u32::MAX)?;
+        let log = PostgresLog::new(place.clone(), HOME, u32::MAX)?;
         let route: &Arc<Route> = &log.route;
         let mut link = Link::new(Arc::clone(route)).map_err(|trouble| log.trouble(&trouble))?;
         make_sure(&mut link, &log.statements, place, Purpose::Serve)?;
@@ -82,14 +85,14 @@ impl Register for PostgresRegister {
         let seconds = SEAT_TIME.as_secs_f64();
         let (keeps, takes) = (claim == Claim::Keep, claim == Claim::Take);
         let values = [
-            (&SHARD as _, Type::INT4),
+            (&SEAT as _, Type::INT4),
             (&self.url as _, Type::TEXT),
             (&seconds as _, Type::FLOAT8),
             (&keeps as _, Type::BOOL),
             (&takes as _, Type::BOOL),
         ];
         self.link.query(&self.statements.text(BEAT), &values).map_err(|trouble| trouble.to_string())?;
-        let values = [(&SHARD as _, Type::INT4), (&NODES_MAX as _, Type::INT8)];
+        let values = [(&SEAT as _, Type::INT4), (&NODES_MAX as _, Type::INT8)];
         let rows = self.link.query(&self.statements.text(LOOK), &values);
         let rows = rows.map_err(|trouble| trouble.to_string())?;
         let nodes: Vec<Node> = rows
@@ -107,7 +110,7 @@ impl Register for PostgresRegister {
     }
 
     fn leave(&mut self) -> Result<(), String> {
-        let values = [(&SHARD as _, Type::INT4), (&self.url as _, Type::TEXT)];
+        let values = [(&SEAT as _, Type::INT4), (&self.url as _, Type::TEXT)];
         let left = self.link.query(&self.statements.text(LEAVE), &values);
         left.map(drop).map_err(|trouble| trouble.to_string())
     }

@@ -7,7 +7,7 @@ use tokio_postgres::types::Type;
 
 use super::fault::Trouble;
 use super::link::Link;
-use super::{PostgresPlace, SHARD, Statements};
+use super::{PostgresPlace, Statements};
 use crate::clock::Reading;
 use crate::failure::StartError;
 
@@ -73,6 +73,13 @@ const TABLES: &str = "SELECT pg_advisory_xact_lock(8251066101917);
     INSERT INTO {schema}.shard (shard, epoch, holder, claimed_at) VALUES (0, 0, '', now())
         ON CONFLICT DO NOTHING;";
 
+/// One more shard.
+const HOUSED: &str = "INSERT INTO {schema}.shard (shard, epoch, holder, claimed_at) VALUES ($1, 0, '', now()) \
+    ON CONFLICT DO NOTHING";
+
+/// How many there are, and whether one between them is missing.
+const SHARDS: &str = "SELECT (max(shard) + 1)::int4, count(*)::int4 FROM {schema}.shard";
+
 const NAMED: &str = "INSERT INTO {schema}.about (version, cluster) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 
 const FINISH: &str = "WITH {level}, held AS MATERIALIZED \
@@ -134,6 +141,30 @@ pub(super) fn clock(link: &mut Link) -> Result<Reading, Trouble> {
     })
 }
 
+/// How many shards there are; one if there is nothing yet.
+pub(super) fn shards(
+    link: &mut Link,
+    statements: &Statements,
+    place: &PostgresPlace,
+) -> Result<i32, StartError> {
+    let troubled = |trouble: Trouble| refused(trouble.to_string(), trouble.help(&place.schema));
+    let about = format!("{}.about", statements.schema);
+    let values = [(&about as _, Type::TEXT), (&place.schema as _, Type::TEXT)];
+    let found: Option<String> = link.query_one(LOOK, &values).map_err(troubled)?.get(4);
+    if found.is_none() {
+        return Ok(1);
+    }
+    let row = link.query_one(&statements.text(SHARDS), &[]).map_err(troubled)?;
+    let (shards, rows): (Option<i32>, i32) = (row.get(0), row.get(1));
+    match shards.unwrap_or(1) {
+        shards if shards == rows.max(1) => Ok(shards),
+        shards => Err(refused(
+            format!("the schema {} has the rows of {rows} shards, and there are {shards}", place.schema),
+            "restore the schema from a backup",
+        )),
+    }
+}
+
 /// Looks at the server and the tables, and makes them if there are none.
 pub(super) fn make_sure(
     link: &mut Link,
@@ -160,6 +191,10 @@ pub(super) fn make_sure(
             link.execute(&make).map_err(troubled)?;
         }
         link.execute(&statements.text(TABLES)).map_err(troubled)?;
+    }
+    if purpose == Purpose::Serve && statements.shard > 0 {
+        let values = [(&statements.shard as _, Type::INT4)];
+        link.query(&statements.text(HOUSED), &values).map_err(troubled)?;
     }
     let mut rows = link.query(&statements.text(ABOUT), &[]).map_err(troubled)?;
     if rows.is_empty() {
@@ -211,7 +246,8 @@ fn check_tables(
 
 /// What was taken here is a log from now on; `false` if somebody else has begun to take one here.
 pub(super) fn finish(link: &mut Link, statements: &Statements, epoch: i64) -> Result<bool, Trouble> {
-    let values = [(&SHARD as _, Type::INT4), (&epoch as _, Type::INT8), (&VERSION as _, Type::INT4)];
+    let values =
+        [(&statements.shard as _, Type::INT4), (&epoch as _, Type::INT8), (&VERSION as _, Type::INT4)];
     Ok(!link.query(&statements.text(FINISH), &values)?.is_empty())
 }
 

@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 use super::archive::{PostgresArchive, kept};
 use super::fault::Trouble;
 use super::link::Link;
-use super::{SHARD, Statements, lsn, number};
+use super::{Statements, lsn, number};
 use crate::locks::lock;
 use crate::log::extent::Stored;
 use crate::log::{KeepError, Lsn, Readable, Snapshot};
@@ -42,7 +42,7 @@ pub(super) fn read(
     statements: &Statements,
     stored: Stored,
 ) -> Result<Option<Vec<u8>>, Trouble> {
-    let values = [(&SHARD as _, Type::INT4), (&stored.number as _, Type::INT8)];
+    let values = [(&statements.shard as _, Type::INT4), (&stored.number as _, Type::INT8)];
     let mut bytes = Vec::new();
     link.each_row(&statements.text(PARTS), &values, &mut |row| {
         bytes.extend_from_slice(row.get::<_, &[u8]>(0));
@@ -60,7 +60,7 @@ fn put_part(
 ) -> Result<bool, Trouble> {
     let text = format!("{} {}", statements.text(HELD), statements.text(PUT_PART));
     let values = [
-        (&SHARD as _, Type::INT4),
+        (&statements.shard as _, Type::INT4),
         (&epoch as _, Type::INT8),
         (&number as _, Type::INT8),
         (&part as _, Type::INT4),
@@ -73,7 +73,7 @@ fn put_part(
 fn name(link: &mut Link, statements: &Statements, epoch: i64, stored: Stored) -> Result<bool, Trouble> {
     let upto = number(stored.upto);
     let values = [
-        (&SHARD as _, Type::INT4),
+        (&statements.shard as _, Type::INT4),
         (&epoch as _, Type::INT8),
         (&stored.number as _, Type::INT8),
         (&upto as _, Type::INT8),
@@ -160,8 +160,11 @@ impl PostgresArchive {
     fn clear(&self, number: i64) -> Result<(), KeepError> {
         let statements = &self.shared.statements;
         let text = format!("{} {}", statements.text(HELD), statements.text(CLEAR));
-        let values =
-            [(&SHARD as _, Type::INT4), (&self.shared.epoch as _, Type::INT8), (&number as _, Type::INT8)];
+        let values = [
+            (&statements.shard as _, Type::INT4),
+            (&self.shared.epoch as _, Type::INT8),
+            (&number as _, Type::INT8),
+        ];
         self.shared.links.with(|link| link.query(&text, &values)).map(drop).map_err(|trouble| kept(&trouble))
     }
 }

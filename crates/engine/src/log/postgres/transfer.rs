@@ -6,7 +6,8 @@ use tokio_postgres::types::Type;
 
 use super::link::{Link, Route};
 use super::schema::{self, Purpose};
-use super::{PostgresLog, SHARD, Statements, lsn, number, snapshot};
+use super::{PostgresLog, Statements, lsn, number, snapshot};
+use crate::house::HOME;
 use crate::log::extent::Stored;
 use crate::log::{Lsn, PostgresPlace, Snapshot};
 use crate::payload_store::check_of;
@@ -55,9 +56,13 @@ pub(crate) struct PostgresSource {
 impl PostgresSource {
     /// Claims the log.
     pub(crate) fn claim(place: PostgresPlace) -> Result<Self, TransferError> {
-        let log = PostgresLog::new(place.clone(), SEGMENT_BYTES)?;
+        let log = PostgresLog::new(place.clone(), HOME, SEGMENT_BYTES)?;
         let mut link = Link::new(Arc::clone(&log.route)).map_err(|trouble| troubled(&place, &trouble))?;
         schema::make_sure(&mut link, &log.statements, &place, Purpose::Read)?;
+        if schema::shards(&mut link, &log.statements, &place)? > 1 {
+            let what = format!("the schema {} has several shards", place.schema);
+            return Err(TransferError::refused(what, "only a log of one shard is taken elsewhere"));
+        }
         let claim = log.claim(&mut link)?;
         let rows = Rows { link, statements: log.statements, stored: claim.snapshot };
         Ok(Self { place, rows })
@@ -79,8 +84,9 @@ impl Source for PostgresSource {
         loop {
             let at = number(from);
             let mut rows = 0;
+            let shard = self.rows.statements.shard;
             let values =
-                [(&SHARD as _, Type::INT4), (&at as _, Type::INT8), (&READ_ROWS_MAX as _, Type::INT8)];
+                [(&shard as _, Type::INT4), (&at as _, Type::INT8), (&READ_ROWS_MAX as _, Type::INT8)];
             let read = self.rows.link.each_row(&text, &values, &mut |row| {
                 let (frame, end) = (lsn(row.get(0)), lsn(row.get(1)));
                 let body: &[u8] = row.get(3);
@@ -130,13 +136,13 @@ struct Pending {
 impl PostgresTarget {
     /// Makes the tables, or goes on with those of an attempt that broke off.
     pub(crate) fn begin(place: PostgresPlace) -> Result<Self, TransferError> {
-        let log = PostgresLog::new(place.clone(), SEGMENT_BYTES)?;
+        let log = PostgresLog::new(place.clone(), HOME, SEGMENT_BYTES)?;
         let trouble = |trouble: super::Trouble| troubled(&place, &trouble);
         let mut link = Link::new(Arc::clone(&log.route)).map_err(trouble)?;
         schema::make_sure(&mut link, &log.statements, &place, Purpose::Receive)?.tell();
         // Of two attempts at once only the later one goes on.
         let epoch = log.claim(&mut link)?.epoch;
-        let row = link.query_one(&log.statements.text(REACHED), &[(&SHARD as _, Type::INT4)]);
+        let row = link.query_one(&log.statements.text(REACHED), &[(&log.statements.shard as _, Type::INT4)]);
         let reached: Option<i64> = row.map_err(trouble)?.get(0);
         let (route, statements) = (log.route, log.statements);
         let reached = reached.map_or(Lsn::ZERO, lsn);
@@ -149,7 +155,7 @@ impl PostgresTarget {
             return Ok(());
         }
         let values = [
-            (&SHARD as _, Type::INT4),
+            (&self.statements.shard as _, Type::INT4),
             (&self.epoch as _, Type::INT8),
             (&positions as _, Type::INT8_ARRAY),
             (&previous as _, Type::INT8_ARRAY),
@@ -206,7 +212,7 @@ impl Target for PostgresTarget {
 
     fn clear(&mut self) -> Result<(), TransferError> {
         let text = self.statements.text(CLEAR);
-        let values = [(&SHARD as _, Type::INT4), (&READ_ROWS_MAX as _, Type::INT8)];
+        let values = [(&self.statements.shard as _, Type::INT4), (&READ_ROWS_MAX as _, Type::INT8)];
         loop {
             let gone = self.link.query(&text, &values).map_err(|trouble| troubled(&self.place, &trouble))?;
             if gone.is_empty() {

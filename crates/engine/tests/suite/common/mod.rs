@@ -96,12 +96,21 @@ pub(crate) async fn next(stream: &mut Stream) -> Delivered {
 /// What a killed process would leave behind: every byte written so far, synced or not.
 pub(crate) fn crash_image(dir: &Path) -> tempfile::TempDir {
     let image = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let entry = entry.unwrap();
-        // A file may be renamed while the directory is copied.
-        let _ = std::fs::copy(entry.path(), image.path().join(entry.file_name()));
-    }
+    copy_files(dir, image.path());
     image
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (entry, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
+        if entry.is_dir() {
+            std::fs::create_dir(to.join(&name)).unwrap();
+            copy_files(&entry, &to.join(name));
+        } else {
+            // A file may be renamed while the directory is copied.
+            let _ = std::fs::copy(entry, to.join(name));
+        }
+    }
 }
 
 /// A broker on what a killed process would leave behind, although its keeper may be at work: a copy that the keeper

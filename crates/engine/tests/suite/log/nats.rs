@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use driftq_core::ShardId;
 use driftq_engine::log::{Append as _, Archive as _, Log, NatsLog, NatsPlace};
 use driftq_engine::{StartError, Storage};
 use driftq_testbed::Nats;
@@ -30,7 +31,7 @@ fn place(server: &Nats) -> NatsPlace {
 }
 
 fn log(place: &NatsPlace) -> NatsLog {
-    NatsLog::new(place.clone(), SEGMENT_BYTES).unwrap()
+    NatsLog::new(place.clone(), ShardId(0), SEGMENT_BYTES).unwrap()
 }
 
 fn conforms(server: &Nats) {
@@ -132,7 +133,7 @@ fn a_batch_that_was_left_unfinished_never_happened() {
 }
 
 fn refusal(place: NatsPlace) -> (String, String) {
-    let opened = NatsLog::new(place, SEGMENT_BYTES).and_then(|log| log.open().map(drop));
+    let opened = NatsLog::new(place, ShardId(0), SEGMENT_BYTES).and_then(|log| log.open().map(drop));
     match opened {
         Err(StartError::Database { what, help }) => (what, help),
         other => panic!("{other:?}"),

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use driftq_core::ShardId;
 use driftq_engine::log::{Append as _, AppendError, Archive, Log, PostgresLog, PostgresPlace};
 use driftq_engine::{StartError, Storage};
 use driftq_testbed::{PgBouncer, Postgres};
@@ -20,7 +21,7 @@ fn place(url: &str) -> PostgresPlace {
 }
 
 fn log(place: &PostgresPlace) -> PostgresLog {
-    PostgresLog::new(place.clone(), SEGMENT_BYTES).unwrap()
+    PostgresLog::new(place.clone(), ShardId(0), SEGMENT_BYTES).unwrap()
 }
 
 fn conforms(url: &str) {
@@ -156,7 +157,7 @@ fn damage_is_noticed_at_the_next_start() {
 }
 
 fn refusal(place: PostgresPlace) -> (String, String) {
-    let opened = PostgresLog::new(place, SEGMENT_BYTES).and_then(|log| log.open().map(drop));
+    let opened = PostgresLog::new(place, ShardId(0), SEGMENT_BYTES).and_then(|log| log.open().map(drop));
     match opened {
         Err(StartError::Database { what, help }) => (what, help),
         other => panic!("{other:?}"),

@@ -66,6 +66,7 @@ pub(super) fn status(request: &Request<'_>) -> Handled {
         streams: is_whole.then_some(counters.streams),
         connections: is_whole.then(|| app.metrics.connections()),
         segments: is_whole.then_some(counters.segments),
+        shards: is_whole.then(|| app.broker.shard_count() as u64),
         recovery: Recovery { duration_ms: counters.recovery_ms },
     };
     Ok(json(StatusCode::OK, &answer))

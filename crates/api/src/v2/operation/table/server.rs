@@ -7,7 +7,7 @@ use crate::v2::{Health, Report, RouterStatus, RouterTest, RouterTested, Status};
 
 const TAG: &str = "server";
 
-const STATUS: &str = r#"{"version":"0.1.0","commit":"unknown","ready":true,"writable":true,"durability":"an answered request is on disk and survives a crash","durable":true,"data":"/var/lib/driftq","epoch":3,"uptime_ms":60000,"topics":1,"streams":0,"connections":1,"segments":1,"recovery":{"duration_ms":12}}"#;
+const STATUS: &str = r#"{"version":"0.1.0","commit":"unknown","ready":true,"writable":true,"durability":"an answered request is on disk and survives a crash","durable":true,"data":"/var/lib/driftq","epoch":3,"uptime_ms":60000,"topics":1,"streams":0,"connections":1,"segments":1,"shards":1,"recovery":{"duration_ms":12}}"#;
 
 const REPORT: &str = r#"{"verdict":"act","act":1,"look":0,"findings":[{"verdict":"act","what":"3 dead letters of orders","cause":"their attempts are used up, their time was over, or a worker gave them up; the oldest died 5m ago. No worker gets them until they are sent back","next":"driftq dlq list orders","area":"dead_letters","topic":"orders"},{"verdict":"ok","what":"no router is configured","cause":"","area":"router"}],"left_out":0}"#;
 
