@@ -24,6 +24,7 @@ mod entity;
 mod key;
 mod log;
 mod orders;
+mod outbox;
 mod output;
 mod run;
 mod shard;

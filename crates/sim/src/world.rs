@@ -240,6 +240,8 @@ impl World {
                 Action::Reply { ticket, answer } => self.answered(ticket, &answer)?,
                 Action::Deliver { consumer, delivery } => self.received(consumer, &delivery)?,
                 Action::Fetch(burial) => self.burials.push(burial),
+                // There is one shard: it has nobody to send anything to.
+                Action::Post { .. } => unreachable!("a parcel for a shard that there is not"),
                 Action::Publish(topic) => self.publish(&topic),
                 Action::Unpublish(topic) => {
                     self.topics.remove(&*topic.name);

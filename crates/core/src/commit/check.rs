@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::commit::Committing;
 use crate::delivery::Deliveries;
 use crate::ledger::Finished;
+use crate::outbox::send::Mail;
 use crate::state::output::record::{Cell, pointer_bytes};
 use crate::turn::Turn;
 use crate::turn::timer::Spot;
@@ -24,7 +25,7 @@ use crate::words::route::validate_name;
 pub(crate) const READS_MAX: usize = 100;
 
 /// Why a commit cannot be done.
-type Refusal = (CommitPart, Reject);
+pub(super) type Refusal = (CommitPart, Reject);
 
 /// What a commit comes down to.
 pub(super) struct Plan {
@@ -44,6 +45,8 @@ struct Load {
     policies: BTreeSet<RetryPolicy>,
     /// Messages and bytes that go to topics of a tenant.
     tenants: BTreeMap<Arc<str>, (u64, u64)>,
+    /// What goes to other shards.
+    mail: Mail,
 }
 
 impl Committing<'_> {
@@ -167,6 +170,9 @@ impl Deliveries {
 
     /// Whether there is room for one more message beside those before it.
     fn check_message(&self, turn: &Turn, message: &NewMessage, load: &mut Load) -> Result<(), Reject> {
+        if turn.is_elsewhere(message) {
+            return turn.may_send(message, &mut load.mail);
+        }
         if let Some(identity) = &message.identity {
             if turn.stored_before(identity, message.request)?.is_some() {
                 return Ok(());

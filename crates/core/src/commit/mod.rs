@@ -5,15 +5,17 @@
 
 pub(crate) mod check;
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::commit::check::Refusal;
 use crate::delivery::Deliveries;
 use crate::effect::desk::EffectDesk;
 use crate::log::commit::{CommitFact, Results};
 use crate::log::fact::Fact;
 use crate::log::output::OutputFact;
+use crate::outbox::desk::OutboxDesk;
 use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
 use crate::turn::timer::{Due, FORGET_SLACK_MS};
@@ -25,7 +27,7 @@ use crate::words::draft::NewMessage;
 use crate::words::id::{GroupId, Identity, RequestHash, Ticket, Time};
 use crate::words::output::{NewOutput, OutputAuthor, OutputDone};
 use crate::words::receipt::Stored;
-use crate::words::reject::Reject;
+use crate::words::reject::{Overload, Reject};
 
 /// Commits forgotten by one fact.
 const FORGOTTEN_PER_FACT_MAX: u32 = 256;
@@ -35,6 +37,7 @@ pub(crate) struct Committing<'a> {
     pub(crate) turn: &'a mut Turn,
     pub(crate) deliveries: &'a mut Deliveries,
     pub(crate) effects: &'a mut EffectDesk,
+    pub(crate) outbox: &'a mut OutboxDesk,
 }
 
 /// What commits leave to others.
@@ -58,21 +61,32 @@ impl Committing<'_> {
     fn handle_commit(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
         let mut after = Aftermath::default();
         match self.commit(commit, &mut after, out) {
-            Ok(done) => self.turn.journal.reply(out, ticket, Answer::Committed(done)),
+            Ok(results) => self.reply(ticket, results, out),
             Err((part, reject)) => self.turn.refuse_commit(ticket, part, reject, out),
         }
         self.follow(after, out);
     }
 
     fn handle_check(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
-        match self.check_commit(commit) {
-            Ok(_) => self.turn.journal.reply(out, ticket, Answer::Committed(Committed::default())),
+        let checked = self
+            .done_before(commit)
+            .transpose()
+            .unwrap_or_else(|| self.check_commit(commit).map(|_| Results::default()));
+        match checked {
+            Ok(results) => self.reply(ticket, results, out),
             Err((part, reject)) => self.turn.refuse_commit(ticket, part, reject, out),
         }
     }
 
+    /// Answers with what a commit did, once it is durable and its messages have arrived where they go.
+    fn reply(&mut self, ticket: Ticket, results: Results, out: &mut Output) {
+        let Results { done, away } = results;
+        let away: Vec<_> = away.into_iter().map(|(number, place)| (number, (0, place))).collect();
+        self.outbox.reply(self.turn, ticket, Answer::Committed(done), &away, out);
+    }
+
     /// Does commits one after the other, each whole or not at all. They are answered together, when all of them are
-    /// durable.
+    /// durable and all of their messages have arrived.
     fn handle_commits(&mut self, ticket: Ticket, commits: &[Commit], out: &mut Output) {
         let parts: usize = commits.iter().map(Commit::parts).sum();
         if commits.len() > COMMITS_PER_CALL_MAX || parts > COMMIT_PARTS_PER_CALL_MAX {
@@ -80,9 +94,30 @@ impl Committing<'_> {
             return self.turn.journal.refuse(out, ticket, Reject::Invalid(why));
         }
         let mut after = Aftermath::default();
-        let results = commits.iter().map(|commit| self.commit(commit, &mut after, out)).collect();
-        self.turn.journal.reply(out, ticket, Answer::CommittedMany(results));
+        let mut away = Vec::new();
+        let results = commits.iter().enumerate().map(|(commit_place, commit)| {
+            let results = self.commit(commit, &mut after, out)?;
+            away.extend(results.away.iter().map(|(number, place)| (*number, (commit_place, *place))));
+            Ok(results.done)
+        });
+        let answer = Answer::CommittedMany(results.collect());
+        self.outbox.reply(self.turn, ticket, answer, &away, out);
         self.follow(after, out);
+    }
+
+    /// What a commit of this name did, if one is remembered.
+    fn done_before(&self, commit: &Commit) -> Result<Option<Results>, Refusal> {
+        let before = commit.name.and_then(|name| self.turn.journal.state.commits.get(&name, self.turn.now));
+        let Some((request, before)) = before else { return Ok(None) };
+        if !request.agrees(commit.request) {
+            return Err((CommitPart::Whole, Reject::KeyReused));
+        }
+        if !before.away.is_empty() && self.outbox.is_full() {
+            return Err((CommitPart::Whole, Reject::Overloaded(Overload::Outbox)));
+        }
+        let Results { done, away } = before.clone();
+        let kept = self.turn.kept_locations(commit, &done.outputs);
+        Ok(Some(Results { done: Committed { already: true, kept, ..done }, away }))
     }
 
     fn commit(
@@ -90,15 +125,9 @@ impl Committing<'_> {
         commit: &Commit,
         after: &mut Aftermath,
         out: &mut Output,
-    ) -> Result<Committed, (CommitPart, Reject)> {
-        let before = commit.name.and_then(|name| self.turn.journal.state.commits.get(&name, self.turn.now));
-        if let Some((request, before)) = before {
-            if !request.agrees(commit.request) {
-                return Err((CommitPart::Whole, Reject::KeyReused));
-            }
-            let before = before.done.clone();
-            let kept = self.turn.kept_locations(commit, &before.outputs);
-            return Ok(Committed { already: true, kept, ..before });
+    ) -> Result<Results, Refusal> {
+        if let Some(before) = self.done_before(commit)? {
+            return Ok(before);
         }
         let plan = self.check_commit(commit)?;
         for (receipt, spot) in commit.acks.iter().zip(&plan.acks) {
@@ -109,7 +138,7 @@ impl Committing<'_> {
             self.effects.finish_effect(self.turn, &commit.finishes[*place], out);
             after.ended.push(commit.finishes[*place].receipt.number);
         }
-        let stored = commit.messages.iter().map(|message| self.store_checked(message, out)).collect();
+        let (stored, away) = self.store_all(&commit.messages, out);
         let moved = commit
             .outputs
             .iter()
@@ -119,12 +148,32 @@ impl Committing<'_> {
             self.turn.note_reads(author.topic, author.offset, &commit.reads, out);
         }
         self.turn.raise_expected(&commit.tenant, &commit.expect, 0, out);
-        let done = Committed { stored, outputs, ..Committed::default() };
+        let mut results = Results { done: Committed { stored, outputs, ..Committed::default() }, away };
         if let Some(name) = commit.name {
-            self.turn.remember_commit(name, commit.request, &done, out);
+            self.turn.remember_commit(name, commit.request, &results, out);
         }
-        let kept = self.turn.kept_locations(commit, &done.outputs);
-        Ok(Committed { kept, ..done })
+        results.done.kept = self.turn.kept_locations(commit, &results.done.outputs);
+        Ok(results)
+    }
+
+    /// Stores messages that were found good, and sends those that go to other shards. Returns where each lies or will
+    /// lie, and which are on their way: the numbers of their parcels, and their places.
+    fn store_all(
+        &mut self,
+        messages: &[NewMessage],
+        out: &mut Output,
+    ) -> (Vec<Stored>, BTreeMap<u64, usize>) {
+        let mut away = BTreeMap::new();
+        let stored = messages.iter().enumerate().map(|(place, message)| {
+            if !self.turn.is_elsewhere(message) {
+                return self.deliveries.store_checked(self.turn, message, out);
+            }
+            // What was reserved was reserved here, and its gate is there.
+            let parcel = NewMessage { reserved: false, ..message.clone() };
+            away.insert(self.turn.send(parcel, out), place);
+            Stored { topic: Some(message.topic), partition: message.partition, offset: 0, duplicate: false }
+        });
+        (stored.collect(), away)
     }
 
     /// What commits leave to others: waiters for an effect, and groups with room for more.
@@ -135,24 +184,6 @@ impl Committing<'_> {
         for group in after.groups {
             self.deliveries.touch(group);
         }
-    }
-
-    /// Stores a message that was found good.
-    fn store_checked(&mut self, message: &NewMessage, out: &mut Output) -> Stored {
-        let before = message.identity.and_then(|identity| self.turn.first_under(&identity));
-        if let Some(first) = before {
-            return first;
-        }
-        let until = lifetime(self.turn.now, self.turn.settings.idempotency_ttl_ms);
-        let offset = self.deliveries.append(
-            self.turn,
-            message,
-            message.identity.map(|identity| (identity, until)),
-            None,
-            out,
-        );
-        self.deliveries.enforce_bytes(self.turn, message.topic, message.partition, out);
-        Stored { topic: Some(message.topic), partition: message.partition, offset, duplicate: false }
     }
 }
 
@@ -207,9 +238,9 @@ impl Turn {
         located.collect()
     }
 
-    fn remember_commit(&mut self, name: Identity, request: RequestHash, done: &Committed, out: &mut Output) {
+    fn remember_commit(&mut self, name: Identity, request: RequestHash, results: &Results, out: &mut Output) {
         let until = lifetime(self.now, self.settings.commit_ttl_ms);
-        let results = Results { done: done.clone(), ..Results::default() }.encode();
+        let results = results.encode();
         let fact = CommitFact::Done { name, request, until, results: &results };
         self.journal.emit(Haste::Urgent, out, &Fact::Commit(fact));
         if self.journal.state.commits.len() as u64 > self.settings.commits_max {

@@ -61,11 +61,27 @@ impl Deliveries {
             return Ok(first);
         }
         self.may_produce(turn, message)?;
+        Ok(self.store_anew(turn, message, out))
+    }
+
+    /// Stores a message that was found good, unless an earlier one with its identity stands for it.
+    pub(crate) fn store_checked(
+        &mut self,
+        turn: &mut Turn,
+        message: &NewMessage,
+        out: &mut Output,
+    ) -> Stored {
+        let before = message.identity.and_then(|identity| turn.first_under(&identity));
+        before.unwrap_or_else(|| self.store_anew(turn, message, out))
+    }
+
+    /// The same, whatever is known of its identity.
+    pub(crate) fn store_anew(&mut self, turn: &mut Turn, message: &NewMessage, out: &mut Output) -> Stored {
         let until = lifetime(turn.now, turn.settings.idempotency_ttl_ms);
         let identity = message.identity.map(|identity| (identity, until));
         let offset = self.append(turn, message, identity, None, out);
         self.enforce_bytes(turn, message.topic, message.partition, out);
-        Ok(Stored { topic: Some(message.topic), partition: message.partition, offset, duplicate: false })
+        Stored { topic: Some(message.topic), partition: message.partition, offset, duplicate: false }
     }
 
     /// Keeps an identity for a message that is still being routed.
@@ -141,7 +157,10 @@ impl Deliveries {
         let (topic, partition) = (message.topic, message.partition);
         let source = state.topic(topic).expect("whoever appends has looked the topic up");
         let (offset, order) = (source.next_offset, source.settings.order);
+        // Whoever could be refused for a policy too many was refused before. What another shard has sent must be stored:
+        // without its policy it is tried for ever, and that can be seen to; lost, it could not.
         let retry = turn.settings.retry_for(source, message);
+        let retry = retry.filter(|policy| state.policies.has_room_for(*policy));
         let deadline = message.deadline.filter(|_| message.native && !source.is_dead_letter_topic());
         let sequence = source.partitions[partition as usize].slots.next();
         let next = state.stored.next_expiry();

@@ -32,6 +32,7 @@ pub(crate) const ARRIVAL_BYTES: usize = 4 + 1 + 1 + 8 + Stored::BYTES;
 
 /// Something that happened between shards and is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "one fact at a time is looked at, and others are as large")]
 pub enum OutboxFact<'a> {
     /// This is the log of that shard. The log of the first one does not say so.
     Housed {

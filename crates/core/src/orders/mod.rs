@@ -8,12 +8,19 @@ pub(crate) mod seek;
 pub(crate) mod topics;
 
 use crate::delivery::Deliveries;
+use crate::outbox::desk::OutboxDesk;
 use crate::turn::Turn;
 use crate::words::action::Output;
 use crate::words::order::OrderInput;
 
 impl Deliveries {
-    pub(crate) fn handle_order(&mut self, turn: &mut Turn, order: OrderInput, out: &mut Output) {
+    pub(crate) fn handle_order(
+        &mut self,
+        turn: &mut Turn,
+        outbox: &mut OutboxDesk,
+        order: OrderInput,
+        out: &mut Output,
+    ) {
         match order {
             OrderInput::CreateTopic { ticket, name, partitions, settings, tenant, exact } => {
                 let wanted = (partitions, &settings, tenant.as_deref());
@@ -33,6 +40,9 @@ impl Deliveries {
             }
             OrderInput::DeleteGroup { ticket, topic, group } => {
                 self.handle_delete_group(turn, ticket, topic, &group, out)
+            }
+            OrderInput::Redrive { ticket, letter, message, .. } if turn.is_elsewhere(&message) => {
+                self.handle_redrive_elsewhere(turn, outbox, ticket, (letter, message), out);
             }
             OrderInput::Redrive { ticket, letter, message, group } => {
                 self.handle_redrive(turn, ticket, letter, message, group.as_deref(), out);

@@ -8,6 +8,7 @@ use crate::delivery::settle::{ERROR_BYTES_MAX, FULL_DISK_ERROR_BYTES_MAX};
 use crate::effect::begin::EFFECTS_PER_CALL_MAX;
 use crate::effect::lapse::SWEPT_PER_FACT_MAX;
 use crate::entity::check::TENANT_BYTES_MAX;
+use crate::log::outbox::ARRIVAL_BYTES;
 use crate::run::note::HISTORIES_FACTS_BYTES_MAX;
 use crate::shard::upkeep::DUE_PER_TICK_MAX;
 use crate::state::group::HISTORY_MAX;
@@ -47,6 +48,9 @@ const _: () = assert!(EFFECTS_PER_CALL_MAX <= INPUT_ITEMS_MAX);
 // What one call was lent comes back in one input, by its receipts or as one answer.
 const _: () =
     assert!(LEASE_MESSAGES_MAX as usize <= INPUT_ITEMS_MAX && LEASE_BYTES_MAX <= INPUT_BYTES_MAX as u64);
+// What comes from another shard is an input like others: that it has arrived is the second fact of each item, and leaves
+// room for what is dropped to keep a topic within its bytes.
+const _: () = assert!(2 * ARRIVAL_BYTES <= FACT_FIELDS_BYTES_MAX);
 // A slot counts the groups that wait for it in 16 bits.
 const _: () = assert!(GROUPS_PER_TOPIC_MAX <= u16::MAX as usize);
 // A refusal says in 8 bits which of the expected versions differs.

@@ -10,6 +10,7 @@ use crate::delivery::Deliveries;
 use crate::effect::desk::EffectDesk;
 use crate::log::fact::Fact;
 use crate::log::outbox::OutboxFact;
+use crate::outbox::desk::OutboxDesk;
 use crate::state::State;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
@@ -25,6 +26,7 @@ pub struct Shard {
     turn: Turn,
     deliveries: Deliveries,
     effects: EffectDesk,
+    outbox: OutboxDesk,
 }
 
 impl Shard {
@@ -35,6 +37,7 @@ impl Shard {
             turn: Turn::new(settings, state),
             deliveries: Deliveries::default(),
             effects: EffectDesk::default(),
+            outbox: OutboxDesk::default(),
         }
     }
 
@@ -56,6 +59,7 @@ impl Shard {
             self.turn.journal.emit(Haste::Urgent, out, &Fact::Keyed { secret });
         }
         self.deliveries.open(&mut self.turn, base.plus(out.facts.len()), out);
+        self.outbox.open(&mut self.turn, out);
         self.schedule_upkeep();
     }
 
@@ -85,7 +89,16 @@ impl Shard {
     /// Gives the shard up and lists the tickets that still wait for an answer.
     #[must_use]
     pub fn abandon(self) -> Vec<Ticket> {
-        self.turn.journal.into_waiting()
+        let mut waiting = self.turn.journal.into_waiting();
+        waiting.extend(self.outbox.into_waiting());
+        waiting
+    }
+
+    /// Parcels below this number have arrived and will never be sent again: to be told to their receivers
+    /// ([`crate::OutboxInput::Receive`]), which then forget where their messages lie.
+    #[must_use]
+    pub const fn outbox_settled(&self) -> u64 {
+        self.outbox.settled()
     }
 
     fn begin_turn(&mut self, now: Time) {
@@ -97,9 +110,9 @@ impl Shard {
     /// Handles one input. Total: every input has an answer, none panics.
     pub fn handle(&mut self, now: Time, input: Input, out: &mut Output) {
         self.begin_turn(now);
-        let Self { turn, deliveries, effects } = self;
+        let Self { turn, deliveries, effects, outbox } = self;
         match input {
-            Input::Order(order) => deliveries.handle_order(turn, order, out),
+            Input::Order(order) => deliveries.handle_order(turn, outbox, order, out),
             Input::Produce { ticket, message } => deliveries.handle_produce(turn, ticket, &message, out),
             Input::ProduceMany { ticket, messages } => {
                 deliveries.handle_produce_many(turn, ticket, &messages, out)
@@ -133,10 +146,13 @@ impl Shard {
                 turn.handle_relocate((topic, partition, offset), from, &payload, out);
             }
             Input::Effect(input) => effects.handle(turn, deliveries, input, out),
-            Input::Commit(input) => Committing { turn, deliveries, effects }.handle(input, out),
+            Input::Commit(input) => Committing { turn, deliveries, effects, outbox }.handle(input, out),
             Input::Output(input) => turn.handle_output(input, out),
-            Input::Outbox(_) => {}
-            Input::Durable { upto } => deliveries.handle_durable(turn, upto, out),
+            Input::Outbox(input) => outbox.handle(turn, deliveries, input, out),
+            Input::Durable { upto } => {
+                deliveries.handle_durable(turn, upto, out);
+                outbox.note_durable(turn.journal.durable);
+            }
             Input::Space { roomy } => turn.roomy = roomy,
             Input::Tick => self.handle_tick(out),
             Input::Describe { ticket, query } => {
@@ -148,7 +164,7 @@ impl Shard {
 
     /// What an input leaves to its end.
     fn end_turn(&mut self, out: &mut Output) {
-        let Self { turn, deliveries, effects } = self;
+        let Self { turn, deliveries, effects, .. } = self;
         deliveries.end_turn(turn, out);
         for effect in deliveries.take_overtaken() {
             effects.on_effect_lapse(turn, deliveries, effect, out);

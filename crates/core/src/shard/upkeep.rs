@@ -13,7 +13,7 @@ pub(crate) const DUE_PER_TICK_MAX: usize = 256;
 impl Shard {
     /// Sets the timers that outlive a run.
     pub(crate) fn schedule_upkeep(&mut self) {
-        let Self { turn, deliveries, effects } = self;
+        let Self { turn, deliveries, effects, .. } = self;
         turn.schedule_forget(None);
         let (mut gates, mut lanes) = (Vec::new(), Vec::new());
         for topic in turn.journal.state.each_topic() {
@@ -35,7 +35,7 @@ impl Shard {
     }
 
     pub(crate) fn handle_tick(&mut self, out: &mut Output) {
-        let Self { turn, deliveries, effects } = self;
+        let Self { turn, deliveries, effects, .. } = self;
         // Taken off first: what newly comes up while these are handled waits for the next tick, even if it is due now.
         let due = core::iter::from_fn(|| turn.timers.pop(turn.now)).take(DUE_PER_TICK_MAX);
         let due: Vec<(Time, Due)> = due.collect();

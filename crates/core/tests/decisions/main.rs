@@ -32,6 +32,8 @@ mod liveness;
 mod order;
 mod orders_of_people;
 mod origins;
+mod outbox;
+mod outbox_story;
 mod outputs;
 mod produce;
 mod properties;

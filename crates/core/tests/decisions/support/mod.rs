@@ -8,6 +8,7 @@ pub(crate) mod ledger_facts;
 pub(crate) mod log;
 pub(crate) mod model;
 pub(crate) mod orders;
+pub(crate) mod post;
 pub(crate) mod whims;
 pub(crate) mod works;
 pub(crate) mod world;
