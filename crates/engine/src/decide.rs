@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use driftq_core::{
-    Action, Answer, Burial, ConsumerId, Delivery, EffectInput, INPUT_FACTS_BYTES_MAX, Input, Output, Parcel,
-    Position, Query, Shard, ShardId, Ticket, Time, TopicInfo,
+    Action, Answer, Burial, ConsumerId, Delivery, EffectInput, INPUT_FACTS_BYTES_MAX, Input, Output,
+    Position, Query, Shard, Ticket, Time, TopicInfo,
 };
 use driftq_wal::FRAME_BODY_BYTES_MAX;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::broker::STOPPING;
 use crate::failure::Failure;
+use crate::forwarder::Posting;
 use crate::inbox::{Admission, Broken, LogEvent, Notice, Reply, Request, Taken, Want};
 use crate::locks::write;
 use crate::log::{Cursor, Log};
@@ -58,7 +59,7 @@ pub(crate) struct Decide<'a, L: Log> {
     pub(crate) writes: WriteQueue<'a, L>,
     pub(crate) dead_letter_writer: SyncSender<Burial>,
     /// Not bounded here: the shard takes only so many parcels that have not arrived.
-    pub(crate) forwarder: Sender<(ShardId, Parcel)>,
+    pub(crate) forwarder: Sender<Posting>,
     pub(crate) tables: Tables,
     pub(crate) now: Time,
 }
@@ -200,7 +201,10 @@ impl<L: Log> Decide<'_, L> {
                 Action::Deliver { consumer, delivery } => self.deliver(consumer, delivery),
                 Action::Fetch(burial) => self.fetch(burial),
                 // If the forwarder is gone the epoch ends, and the next one posts it again.
-                Action::Post { to, parcel } => drop(self.forwarder.send((to, parcel))),
+                Action::Post { to, parcel } => {
+                    let settled = self.shard.outbox_settled();
+                    drop(self.forwarder.send(Posting { to, parcel, settled }));
+                }
                 Action::Publish(_) | Action::Unpublish(_) => {}
                 Action::Close { consumer } => drop(self.tables.consumers.remove(&consumer)),
             }

@@ -3,7 +3,7 @@
 //! A parcel is in the log of its sender before it comes here, and stays there until the sender is told that it has
 //! arrived: whatever happens on the way, it is sent again, and the receiver knows it again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
@@ -21,22 +21,46 @@ const TOGETHER_BYTES_MAX: usize = 1 << 20;
 /// How soon a shard that could not take its parcels is asked again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Parcels that wait, by the shard that they are for. How many there may be is the sender's to say: it keeps each of them
-/// until it has arrived, and takes no more than `outbox_bytes_max` of them.
-type Waiting = BTreeMap<ShardId, Vec<Parcel>>;
+/// A parcel to be brought to a shard.
+pub(crate) struct Posting {
+    pub(crate) to: ShardId,
+    pub(crate) parcel: Parcel,
+    /// The sender keeps nothing below this number any more, and that is durable.
+    pub(crate) settled: u64,
+}
+
+/// What waits. How many parcels there may be is the sender's to say: it keeps each of them until it has arrived, and takes
+/// no more than `outbox_bytes_max` of them.
+#[derive(Default)]
+struct Waiting {
+    /// By the shard that they are for.
+    parcels: BTreeMap<ShardId, VecDeque<Parcel>>,
+    settled: u64,
+}
+
+impl Waiting {
+    fn add(&mut self, Posting { to, parcel, settled }: Posting) {
+        self.parcels.entry(to).or_default().push_back(parcel);
+        self.settled = self.settled.max(settled);
+    }
+}
 
 /// The thread of the forwarder: as many parcels as are there, to all shards at once, until no sender of parcels is left.
-pub(crate) fn forward_all(shared: &Shared, parcels: &Receiver<(ShardId, Parcel)>) {
-    let mut waiting = Waiting::new();
+pub(crate) fn forward_all(shared: &Shared, postings: &Receiver<Posting>) {
+    let mut waiting = Waiting::default();
     let mut is_stuck = false;
-    while take(parcels, &mut waiting, is_stuck) {
-        let asked: Vec<_> =
-            waiting.iter().map(|(to, parcels)| (*to, together(parcels), ask(shared, *to, parcels))).collect();
+    while take(postings, &mut waiting, is_stuck) {
+        let ask = |(to, parcels): (&ShardId, &VecDeque<Parcel>)| {
+            let parcels = together(parcels);
+            (*to, parcels.len(), ask(shared, *to, waiting.settled, parcels))
+        };
+        // All of them before the first answer is waited for.
+        let asked: Vec<_> = waiting.parcels.iter().map(ask).collect();
         is_stuck = false;
         for (to, count, asked) in asked {
             match asked.and_then(|answer| heard(answer.blocking_recv())) {
                 Ok(stored) => {
-                    let Some(parcels) = waiting.get_mut(&to) else { continue };
+                    let Some(parcels) = waiting.parcels.get_mut(&to) else { continue };
                     let arrived = parcels.drain(..count).map(|parcel| parcel.number).zip(stored).collect();
                     shared.inbox.input(Input::Outbox(OutboxInput::Posted { stored: arrived }));
                 }
@@ -46,46 +70,50 @@ pub(crate) fn forward_all(shared: &Shared, parcels: &Receiver<(ShardId, Parcel)>
                 }
             }
         }
-        waiting.retain(|_, parcels| !parcels.is_empty());
+        waiting.parcels.retain(|_, parcels| !parcels.is_empty());
     }
 }
 
 /// Takes what is there; waits if there is nothing to do. False if nothing more will come.
-fn take(parcels: &Receiver<(ShardId, Parcel)>, waiting: &mut Waiting, is_stuck: bool) -> bool {
-    if waiting.is_empty() {
-        let Ok((to, parcel)) = parcels.recv() else { return false };
-        waiting.entry(to).or_default().push(parcel);
+fn take(postings: &Receiver<Posting>, waiting: &mut Waiting, is_stuck: bool) -> bool {
+    if waiting.parcels.is_empty() {
+        let Ok(posting) = postings.recv() else { return false };
+        waiting.add(posting);
     } else if is_stuck {
-        match parcels.recv_timeout(PAUSE) {
-            Ok((to, parcel)) => waiting.entry(to).or_default().push(parcel),
+        match postings.recv_timeout(PAUSE) {
+            Ok(posting) => waiting.add(posting),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return false,
         }
     }
     loop {
-        match parcels.try_recv() {
-            Ok((to, parcel)) => waiting.entry(to).or_default().push(parcel),
+        match postings.try_recv() {
+            Ok(posting) => waiting.add(posting),
             Err(TryRecvError::Empty) => return true,
             Err(TryRecvError::Disconnected) => return false,
         }
     }
 }
 
-/// How many of the parcels go in one input.
-fn together(parcels: &[Parcel]) -> usize {
+/// The first of the parcels, as many as go in one input.
+fn together(parcels: &VecDeque<Parcel>) -> Vec<Parcel> {
     let mut bytes = 0;
     let fit = parcels.iter().take(TOGETHER_MAX).take_while(|parcel| {
+        let is_first = bytes == 0;
         bytes += parcel.message.payload.bytes.len();
-        bytes <= TOGETHER_BYTES_MAX
+        is_first || bytes <= TOGETHER_BYTES_MAX
     });
-    fit.count().max(1)
+    fit.cloned().collect()
 }
 
-fn ask(shared: &Shared, to: ShardId, parcels: &[Parcel]) -> Result<oneshot::Receiver<Reply>, Failure> {
+fn ask(
+    shared: &Shared,
+    to: ShardId,
+    settled: u64,
+    parcels: Vec<Parcel>,
+) -> Result<oneshot::Receiver<Reply>, Failure> {
     let unknown = || Failure::Unavailable(format!("there is no shard {} any more", to.0));
     let receiver = shared.house.shard(to).ok_or_else(unknown)?;
-    let parcels = parcels[..together(parcels)].to_vec();
-    let settled = 0;
     let bytes = parcels.iter().map(|parcel| parcel.message.payload.bytes.len()).sum();
     let (ticket, (reply, answer)) = (receiver.ticket(), oneshot::channel());
     let input = Input::Outbox(OutboxInput::Receive { ticket, from: shared.id, settled, parcels });

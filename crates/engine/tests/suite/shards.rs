@@ -108,8 +108,13 @@ fn replaced(location: &str) -> NewOutput {
 }
 
 async fn location(broker: &Broker) -> String {
-    let list =
-        OutputList { dataset: Named::of("", "reports"), version: "v1".into(), ..OutputList::default() };
+    let list = OutputList {
+        dataset: Named::of("", "reports"),
+        version: "v1".into(),
+        partition_key: None,
+        from: None,
+        limit: 10,
+    };
     let page = broker.outputs(list).await.unwrap();
     page.outputs[0].location.to_string()
 }
