@@ -57,6 +57,21 @@ impl Broker {
         Self { owner: Arc::new(Owner { house, shards, decides: Mutex::new(decides) }) }
     }
 
+    /// Stops at once and waits until the logs are let go, for a start that failed. Blocks; not for a task.
+    pub(crate) fn end(self) {
+        self.begin_stop();
+        self.shards().iter().for_each(|shard| shard.inbox.stop());
+        self.join_all();
+    }
+
+    fn join_all(&self) {
+        let decides = std::mem::take(&mut *lock(&self.owner.decides));
+        for decide in decides {
+            // A panic there has been printed.
+            let _ = decide.join();
+        }
+    }
+
     /// One more thread to wait for at the end.
     pub(crate) fn join_later(&self, decide: JoinHandle<()>) {
         lock(&self.owner.decides).push(decide);
@@ -249,11 +264,8 @@ impl Broker {
             // The sender lives in `shard`, so this cannot fail.
             let _ = shard.ended.subscribe().wait_for(|ended| *ended).await;
         }
-        let decides = std::mem::take(&mut *lock(&self.owner.decides));
-        for decide in decides {
-            // It has said that it ended: this waits for a few instructions.
-            let _ = decide.join();
-        }
+        // They have said that they ended: this waits for a few instructions.
+        self.join_all();
     }
 
     /// Resolves when no stream is open.

@@ -73,10 +73,10 @@ impl Broker {
             // It was done before, and what it was fenced by has moved on since: it is answered as it was.
             Ok(Committed { already: true, .. }) => {}
             Ok(_) => {
-                if let Err(refused) = self.ask_others(&shares).await? {
+                if let Err(refused) = self.vouch(&mut shares).await {
                     return Ok(Err(refused));
                 }
-                if let Err(refused) = self.vouch(&mut shares).await {
+                if let Err(refused) = self.ask_others(&shares).await? {
                     return Ok(Err(refused));
                 }
             }

@@ -121,16 +121,25 @@ fn launch<L: Log>(
     let shards: Vec<Arc<Shared>> = (0..count).map(shard).collect();
     house.furnish(&shards);
     let (decide, mut recovery) = Starting::begin(Arc::clone(&shards[0]), log(&house, HOME)?)?.wait()?;
-    // From here on whatever goes wrong drops the handle, and that ends those that have begun.
     let broker = Broker::new(Arc::clone(&house), shards, vec![decide]);
     let others = broker.shards()[1..].iter();
-    let begun: Vec<Starting> = others
-        .map(|shared| Starting::begin(Arc::clone(shared), log(&house, shared.id)?))
-        .collect::<Result<_, _>>()?;
+    // All of them before the first is waited for: they recover beside each other.
+    let begun: Vec<_> = others
+        .map(|shared| log(&house, shared.id).and_then(|log| Starting::begin(Arc::clone(shared), log)))
+        .collect();
+    let mut failed = None;
     for begun in begun {
-        let (decide, found) = begun.wait()?;
-        broker.join_later(decide);
-        recovery = recovery.with(found);
+        match begun.and_then(Starting::wait) {
+            Ok((decide, found)) => {
+                broker.join_later(decide);
+                recovery = recovery.with(found);
+            }
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if let Some(error) = failed {
+        broker.end();
+        return Err(error);
     }
     Ok(Started { broker, recovery })
 }

@@ -234,7 +234,10 @@ async fn a_name_is_given_once_and_letters_stay_with_their_topic() {
             assert_eq!(shard_of(&broker, &letters), shard_of(&broker, &name));
         }
     }
-    broker.create_topic("dlq.later", 1).await.unwrap();
+    // Whichever is made first, also for the question whose they are.
+    broker.put_topic("dlq.later", 1, TopicSettings::default(), Some("acme"), false).await.unwrap();
+    let foreign = broker.put_topic("later", 1, TopicSettings::default(), Some("zeta"), false).await;
+    assert!(matches!(foreign.unwrap_err(), Failure::Reject(Reject::TenantDiffers(_))));
     broker.put_topic("later", 1, TopicSettings::default(), Some("acme"), false).await.unwrap();
     assert_eq!(shard_of(&broker, "later"), shard_of(&broker, "dlq.later"));
 }
@@ -419,11 +422,13 @@ async fn parcels_outlive_a_crash_and_arrive_once() {
     let dir = tempfile::tempdir().unwrap();
     let broker = start(Config { shards: SHARDS, ..at(dir.path()) });
     let topics = one_in_each(&broker).await;
-    let mut tasks = Vec::new();
+    let mut work = Vec::new();
     for number in 0..40 {
-        let (from, to) = (&topics[number % 4], &topics[(number + 1) % 4]);
-        let delivered = one_leased(&broker, from, "work").await;
-        let (broker, to) = (broker.clone(), to.clone());
+        work.push(one_leased(&broker, &topics[number % 4], "work").await);
+    }
+    let mut tasks = Vec::new();
+    for (number, delivered) in work.into_iter().enumerate() {
+        let (broker, to) = (broker.clone(), topics[(number + 1) % 4].clone());
         tasks.push(tokio::spawn(async move {
             let value = format!("m{number}");
             let message = Draft { message: text(&value), ..Draft::default() };
