@@ -33,7 +33,7 @@ pub(super) struct Plan {
     pub(super) acks: Vec<Spot>,
     /// The effects to be ended, by their place in the commit; the others had already ended in just this way.
     pub(super) finishes: Vec<usize>,
-    /// By whose authority pointers are moved.
+    /// By whose authority pointers are moved: a delivery of this shard, or one that another shard vouches for.
     pub(super) author: Option<OutputAuthor>,
 }
 
@@ -67,7 +67,8 @@ impl Committing<'_> {
         }
         let finishes = turn.check_finishes(&commit.finishes)?;
         let fenced = !(acks.is_empty() && commit.fences.is_empty() && finishes.is_empty());
-        if let Some(spent) = commit.finishes.first().filter(|_| !fenced && commit.is_more_than_endings()) {
+        let current = fenced || commit.vouched.is_some();
+        if let Some(spent) = commit.finishes.first().filter(|_| !current && commit.is_more_than_endings()) {
             // Its lease has had its say: it cannot do more in the name of an effect that is over.
             let epoch = Some(spent.receipt.epoch);
             return Err((CommitPart::Effect(0), Reject::EffectStale(epoch)));
@@ -86,7 +87,7 @@ impl Committing<'_> {
             let Receipt { topic, partition, offset, .. } = *receipt;
             Some(OutputAuthor { topic, partition, offset, attempt: turn.pending_attempts(spot) })
         });
-        Ok(Plan { acks, finishes, author })
+        Ok(Plan { acks, finishes, author: author.or(commit.vouched) })
     }
 }
 
@@ -112,7 +113,8 @@ impl Turn {
         if commit.outputs.is_empty() {
             return Ok(());
         }
-        if commit.acks.is_empty() && commit.fences.is_empty() && commit.finishes.is_empty() {
+        let is_held = !(commit.acks.is_empty() && commit.fences.is_empty());
+        if !is_held && commit.finishes.is_empty() && commit.vouched.is_none() {
             let why =
                 "outputs are moved by the current attempt only: give its token in ack, fence or effects";
             return Err((CommitPart::Whole, Reject::Invalid(why)));
@@ -138,6 +140,9 @@ impl Turn {
             let mode = *modes.entry(key).or_insert_with(|| cell.map_or(appends, Cell::is_append));
             if mode != appends {
                 return Err(refused(Reject::OutputModeDiffers));
+            }
+            if let Some(newer) = commit.vouched.filter(|_| !is_held).and_then(|by| overtaken(cell, by)) {
+                return Err(refused(Reject::LeaseStale(Some(newer))));
             }
             let cost = pointer_bytes(dedupe_key, location, digest);
             let before = costs.get(&(key, dedupe_key)).copied();
@@ -219,6 +224,15 @@ impl Deliveries {
         }
         Ok(())
     }
+}
+
+/// The later attempt of the same message that has moved a pointer meanwhile, if one has. The shard that vouches for a
+/// delivery found it current before this one was asked: what it found may have been overtaken on the way.
+fn overtaken(cell: Option<&Cell>, by: OutputAuthor) -> Option<u32> {
+    let Some(Cell::Replace(pointer)) = cell else { return None };
+    let author = pointer.by?;
+    let place = |author: OutputAuthor| (author.topic, author.partition, author.offset);
+    (place(author) == place(by) && author.attempt > by.attempt).then_some(author.attempt)
 }
 
 fn check_reads(reads: &[Read]) -> Result<(), Reject> {

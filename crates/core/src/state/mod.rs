@@ -10,6 +10,7 @@ pub(crate) mod entity;
 pub(crate) mod fold;
 pub(crate) mod gate;
 pub(crate) mod group;
+mod group_bytes;
 pub(crate) mod key;
 pub(crate) mod outbox;
 pub(crate) mod output;
