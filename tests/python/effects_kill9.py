@@ -33,8 +33,8 @@ class Silence(Exception):
 class World:
     """The broker, and everything that was asked of it."""
 
-    def __init__(self, seed):
-        self.seed, self.server, self.life = seed, Server(*FLAGS), 1
+    def __init__(self, seed, shards):
+        self.seed, self.server, self.life = seed, Server(*FLAGS, "--shards", str(shards)), 1
         self.alive, self.stop = threading.Event(), threading.Event()
         self.numbers = itertools.count(1)
         self.keys, self.policies = [], {}
@@ -346,11 +346,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cycles", type=int, default=20)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    parser.add_argument("--shards", type=int, default=1)
     options = parser.parse_args()
     if not BINARY:
         sys.exit("set DRIFTQ_BIN to the binary under test")
     print(f"{options.cycles} kills; --seed {options.seed} repeats the choices, though not the timing")
-    started, world = time.monotonic(), World(options.seed)
+    started, world = time.monotonic(), World(options.seed, options.shards)
     # Whatever hangs must not hang for ever.
     guard = threading.Timer(300 + 5 * options.cycles, lambda: (world.server.process.kill(), os._exit(1)))
     guard.daemon = True

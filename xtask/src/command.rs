@@ -244,6 +244,20 @@ pub(crate) fn kill_effects(root: &Path, broker: &Path, cycles: u64) -> Command {
     command
 }
 
+/// The same on a server of several shards, whose effects are not where their deliveries are.
+pub(crate) fn kill_effects_of_shards(root: &Path, broker: &Path, cycles: u64) -> Command {
+    let mut command = kill_effects(root, broker, cycles);
+    command.args(["--shards", "3"]);
+    command
+}
+
+/// Commits that reach from shard to shard under kill -9, with an outside checker.
+pub(crate) fn kill_shards(root: &Path, broker: &Path, cycles: u64) -> Command {
+    let mut command = python(root, &root.join("tests/python/shards_kill9.py"), broker);
+    command.args(["--cycles", &cycles.to_string()]);
+    command
+}
+
 /// Where cargo puts what it builds, with all ways to configure that taken into account.
 pub(crate) fn target_folder(root: &Path) -> Result<PathBuf> {
     let metadata = metadata(root, &["--no-deps"])?;

@@ -65,6 +65,11 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
         let broker = command::target_folder(root)?.join("release/driftq");
         command::expect_success(&mut command::kill_effects(root, &broker, settings.cycles))
     });
+    steps.run("kill -9 loops, several shards", || {
+        let broker = command::target_folder(root)?.join("release/driftq");
+        command::expect_success(&mut command::kill_shards(root, &broker, settings.cycles))?;
+        command::expect_success(&mut command::kill_effects_of_shards(root, &broker, settings.cycles))
+    });
     steps.run("kill -9 loops, connectors", || {
         command::expect_success(&mut command::kill_connectors(root, CONNECTOR_KILLS))
     });
