@@ -8,7 +8,7 @@ const CORE: &str = "crates/core/src";
 
 /// From the bottom to the top. The folder alone says how high a file lies. The lowest one is no folder:
 /// it is the crate of the rules.
-const ROOMS: [&str; 17] = [
+const ROOMS: [&str; 18] = [
     "ledger",
     "words",
     "log",
@@ -21,6 +21,7 @@ const ROOMS: [&str; 17] = [
     "output",
     "run",
     "delivery",
+    "outbox",
     "effect",
     "commit",
     "view",
