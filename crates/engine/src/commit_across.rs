@@ -13,12 +13,17 @@ use driftq_core::{
     OutputDone, Payload, Receipt, Reject, ShardId,
 };
 
+use futures_util::future::{join, join_all};
+
 use crate::broker::Broker;
 use crate::commits::{CommitResult, commit_in, decided};
 use crate::effect_request::EffectCall;
 use crate::effects::{local, shard_of};
 use crate::failure::Failure;
 use crate::house::HOME;
+
+/// Why a commit cannot be done.
+type Refusal = (CommitPart, Reject);
 
 /// What one shard has to do of a commit that another decides.
 #[derive(Default)]
@@ -69,30 +74,26 @@ impl Broker {
             Ok(shares) => shares,
             Err(refused) => return Ok(Err(refused)),
         };
-        match self.could(seat, shares.own.commit.clone()).await? {
-            // It was done before, and what it was fenced by has moved on since: it is answered as it was.
-            Ok(Committed { already: true, .. }) => {}
-            Ok(_) => {
-                if let Err(refused) = self.vouch(&mut shares).await {
-                    return Ok(Err(refused));
-                }
-                if let Err(refused) = self.ask_others(&shares).await? {
-                    return Ok(Err(refused));
-                }
-            }
-            Err((part, reject)) => return Ok(Err((shares.own.whole(part), reject))),
+        if let Err(refused) = self.vouch(&mut shares).await
+            && !self.is_done_already(seat, &shares.own.commit).await?
+        {
+            return Ok(Err(refused));
+        }
+        if let Err(refused) = self.ask_all(seat, &shares).await? {
+            return Ok(Err(refused));
         }
         let mut done = Done { outputs: vec![None; outputs] };
-        for (shard, share) in shares.others {
-            if share.is_to_be_done() {
-                match commit_in(self.shard(shard), share.commit.clone()).await? {
-                    Ok(committed) => done.note(&share, &committed),
-                    Err((part, reject)) => return Ok(Err((share.whole(part), reject))),
-                }
+        let to_be_done = shares.others.iter().filter(|(_, share)| share.is_to_be_done());
+        let parts = to_be_done.map(|(shard, share)| async move {
+            (share, commit_in(self.shard(*shard), share.commit.clone()).await)
+        });
+        for (share, result) in join_all(parts).await {
+            match result? {
+                Ok(committed) => done.note(share, &committed),
+                Err((part, reject)) => return Ok(Err((share.whole(part), reject))),
             }
         }
-        let Share { commit, .. } = &shares.own;
-        match commit_in(self.shard(seat), commit.clone()).await? {
+        match commit_in(self.shard(seat), std::mem::take(&mut shares.own.commit)).await? {
             Ok(committed) => Ok(Ok(done.whole(&shares.own, committed))),
             Err((part, reject)) => Ok(Err((shares.own.whole(part), reject))),
         }
@@ -105,18 +106,45 @@ impl Broker {
         decided(self.shard(shard).ask(0, true, input).await?)
     }
 
-    async fn ask_others(&self, shares: &Shares) -> Result<Result<(), (CommitPart, Reject)>, Failure> {
-        for (shard, share) in &shares.others {
+    /// Whether a commit of that name was done before.
+    async fn is_done_already(&self, seat: ShardId, commit: &Commit) -> Result<bool, Failure> {
+        let could = if commit.name.is_some() { Some(self.could(seat, commit.clone()).await?) } else { None };
+        Ok(matches!(could, Some(Ok(Committed { already: true, .. }))))
+    }
+
+    /// Whether every shard could do its part now; asked all at once.
+    async fn ask_all(&self, seat: ShardId, shares: &Shares) -> Result<Result<(), Refusal>, Failure> {
+        let others = shares.others.iter().map(|(shard, share)| async move {
             let question = Commit { messages: share.parcels.clone(), ..share.commit.clone() };
-            if let Err((part, reject)) = self.could(*shard, question).await? {
-                return Ok(Err((share.whole(part), reject)));
+            self.could(*shard, question)
+                .await
+                .map(|could| could.map_err(|(part, why)| (share.whole(part), why)))
+        });
+        let own = async {
+            // If the others only get parcels, nothing is done before this shard looks at all of it.
+            let is_first = shares.others.values().any(Share::is_to_be_done);
+            if !is_first && shares.own.commit.name.is_none() {
+                return Ok(Ok(Committed::default()));
+            }
+            self.could(seat, shares.own.commit.clone()).await
+        };
+        let (own, others) = join(own, join_all(others)).await;
+        match own? {
+            // It was done before, and what it was fenced by has moved on since: it is answered as it was.
+            Ok(Committed { already: true, .. }) => return Ok(Ok(())),
+            Ok(_) => {}
+            Err((part, reject)) => return Ok(Err((shares.own.whole(part), reject))),
+        }
+        for other in others {
+            if let Err(refused) = other? {
+                return Ok(Err(refused));
             }
         }
         Ok(Ok(()))
     }
 
     /// Tells the shards that move outputs in whose name they do.
-    async fn vouch(&self, shares: &mut Shares) -> Result<(), (CommitPart, Reject)> {
+    async fn vouch(&self, shares: &mut Shares) -> Result<(), Refusal> {
         if shares.others.values().all(|share| share.commit.outputs.is_empty()) {
             return Ok(());
         }
@@ -162,7 +190,7 @@ impl Broker {
 }
 
 /// Cuts a commit.
-fn shares_of(seat: ShardId, commit: Commit) -> Result<Shares, (CommitPart, Reject)> {
+fn shares_of(seat: ShardId, commit: Commit) -> Result<Shares, Refusal> {
     if let Some(place) = commit.acks.iter().position(|receipt| receipt.topic.shard() != seat) {
         let why = "the deliveries of one commit live in one shard: ack this one by a commit of its own";
         return Err((CommitPart::Ack(place), Reject::Invalid(why)));

@@ -10,6 +10,8 @@ use driftq_core::{
     ShardId, VersionsList,
 };
 
+use futures_util::future::join_all;
+
 use crate::broker::{Broker, INTERRUPTED, unexpected};
 use crate::effect_request::EffectEnd;
 use crate::effects::{finishing, local};
@@ -151,6 +153,7 @@ impl Broker {
     ) -> Result<Vec<Result<Committed, Failure>>, Failure> {
         let (mut reserved, mut answers) = (Reserved::new(), Vec::with_capacity(calls.len()));
         let mut of_shards: BTreeMap<ShardId, Together> = BTreeMap::new();
+        let mut across = Vec::new();
         for (place, mut call) in calls.into_iter().enumerate() {
             let interrupted = Failure::Unavailable(INTERRUPTED.into());
             answers.push(Err(interrupted));
@@ -167,9 +170,12 @@ impl Broker {
                 together.tallies.push((place, tally));
                 together.commits.push(localized(commit));
             } else {
-                let done = Box::pin(self.commit_across(seat, commit)).await;
-                answers[place] = done.and_then(|done| self.committed(tally, done));
+                across.push(async move { (place, tally, self.commit_across(seat, commit).await) });
             }
+        }
+        // All at once: each of them waits for several logs.
+        for (place, tally, done) in join_all(across).await {
+            answers[place] = done.and_then(|done| self.committed(tally, done));
         }
         for (shard, Together { tallies, commits }) in of_shards {
             let bytes = commits.iter().map(weight).sum();

@@ -158,7 +158,7 @@ impl Broker {
             ending: NewBlob { check: check_of(&bytes), bytes },
         };
         let length = resolve.ending.bytes.len();
-        let shard = self.shard(self.house().place_effect(tenant, scope, None));
+        let shard = self.shard(self.house().find_effect(tenant, scope, None));
         ended(
             &shard
                 .ask(length, true, |ticket| Input::Effect(EffectInput::Resolve { ticket, resolve }))
@@ -169,7 +169,7 @@ impl Broker {
     /// One effect.
     pub async fn effect(&self, tenant: &str, scope: &str, key: &str) -> Result<SeenEffect, Failure> {
         let identity = Identity::of(tenant, scope, key);
-        let shard = self.shard(self.house().place_effect(tenant, scope, None));
+        let shard = self.shard(self.house().find_effect(tenant, scope, None));
         for _ in 0..LOOKS_MAX {
             match shard.describe(Query::Effect(identity)).await? {
                 Description::Effect(None) => return Err(Failure::Reject(Reject::EffectUnknown)),

@@ -155,26 +155,37 @@ impl House {
         *write(&self.directory).tenants.entry(tenant.into()).or_insert_with(|| self.by_name(tenant))
     }
 
-    /// Where the effects of a scope live, or will from now on.
-    pub(crate) fn place_effect(&self, tenant: &str, scope: &str, delivery: Option<&Receipt>) -> ShardId {
+    /// Where the effects of a scope live, or would if the first of them were begun now.
+    pub(crate) fn find_effect(&self, tenant: &str, scope: &str, delivery: Option<&Receipt>) -> ShardId {
         if self.is_single() {
             return HOME;
         }
-        let hashes = (short_hash(tenant), short_hash(scope));
-        {
-            let directory = read(&self.directory);
-            if let Some(known) = directory.scopes.get(&hashes) {
-                return *known;
-            }
-            if directory.scopes.len() >= SCOPES_MAX {
-                return self.by_name(scope);
-            }
+        let directory = read(&self.directory);
+        if let Some(known) = directory.scopes.get(&(short_hash(tenant), short_hash(scope))) {
+            return *known;
         }
-        let mut directory = write(&self.directory);
         // Its tenant's quota counts there.
         let of_tenant = directory.tenants.get(tenant).copied();
-        let place = of_tenant.or_else(|| delivery.map(|receipt| receipt.topic.shard()));
-        *directory.scopes.entry(hashes).or_insert_with(|| place.unwrap_or_else(|| self.by_name(scope)))
+        let of_delivery = || delivery.map(|receipt| receipt.topic.shard());
+        let has_room = directory.scopes.len() < SCOPES_MAX;
+        of_tenant.or_else(of_delivery).filter(|_| has_room).unwrap_or_else(|| self.by_name(scope))
+    }
+
+    /// Where the effects of a scope live from now on.
+    pub(crate) fn place_effect(&self, tenant: &str, scope: &str, delivery: Option<&Receipt>) -> ShardId {
+        let place = self.find_effect(tenant, scope, delivery);
+        if self.is_single() {
+            return place;
+        }
+        let hashes = (short_hash(tenant), short_hash(scope));
+        if read(&self.directory).scopes.get(&hashes) == Some(&place) {
+            return place;
+        }
+        let mut directory = write(&self.directory);
+        if directory.scopes.len() >= SCOPES_MAX {
+            return directory.scopes.get(&hashes).copied().unwrap_or(place);
+        }
+        *directory.scopes.entry(hashes).or_insert(place)
     }
 
     /// The shard of a name that nothing else says anything about.

@@ -93,7 +93,7 @@ impl Broker {
         (tenant, scope, key): (&str, &str, &str),
         delay_ms: Option<u64>,
     ) -> Verdict {
-        let place = self.house().place_effect(tenant, scope, delivery);
+        let place = self.house().find_effect(tenant, scope, delivery);
         if delivery.is_none_or(|receipt| receipt.topic.shard() == place) {
             return Verdict::Await { effect: Identity::of(tenant, scope, key), delay_ms };
         }

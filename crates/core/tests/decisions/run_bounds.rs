@@ -146,7 +146,7 @@ fn runs_and_their_entries_are_shown_page_by_page() {
         fill(&mut rig, topic, run, 5);
     }
     let list = |rig: &mut Rig, before, limit| {
-        let query = Query::Runs(RunList { tenant: None, before, limit });
+        let query = Query::Runs(RunList { tenant: None, before, began_before: None, limit });
         let answer = rig.ask_durably(|ticket| Input::Describe { ticket, query });
         let Answer::Described(Description::Runs(runs, next)) = answer else { panic!("{answer:?}") };
         (runs.iter().map(|run| run.id.to_string()).collect::<Vec<_>>(), next)

@@ -159,7 +159,7 @@ impl Books {
         assert_eq!(effects.unknown, count(Status::Unknown));
         assert_eq!(tally.outputs, self.pointers.len() as u64);
         assert_eq!(tally.runs, self.runs.len() as u64);
-        let list = RunList { tenant: None, before: u64::MAX, limit: 1000 };
+        let list = RunList { tenant: None, before: u64::MAX, began_before: None, limit: 1000 };
         let ticket = rig.ask(|ticket| Input::Describe { ticket, query: Query::Runs(list) });
         // It waits for the disk, as everything about the ledger does.
         let Some(Answer::Described(Description::Runs(runs, None))) = rig.answer(ticket) else { return };

@@ -102,7 +102,7 @@ fn queries() -> Vec<Query> {
         Query::Dataset(VersionsList { dataset: dataset.clone().into(), after: None, limit: 9 }),
         Query::Outputs(list(&version)),
         Query::Outputs(list("current")),
-        Query::Runs(RunList { tenant: None, before: u64::MAX, limit: 99 }),
+        Query::Runs(RunList { tenant: None, before: u64::MAX, began_before: None, limit: 99 }),
         Query::Run("r".into(), 0, 99),
         Query::Run("s".into(), 0, 99),
         Query::Run("run".into(), 0, 99),
