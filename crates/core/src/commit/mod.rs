@@ -15,7 +15,7 @@ use crate::effect::desk::EffectDesk;
 use crate::log::commit::{CommitFact, Results};
 use crate::log::fact::Fact;
 use crate::log::output::OutputFact;
-use crate::outbox::desk::OutboxDesk;
+use crate::outbox::desk::{OutboxDesk, Seat};
 use crate::turn::Turn;
 use crate::turn::journal::{Haste, lifetime};
 use crate::turn::timer::{Due, FORGET_SLACK_MS};
@@ -47,6 +47,15 @@ struct Aftermath {
     ended: Vec<u64>,
     /// Groups that settled something.
     groups: BTreeSet<GroupId>,
+    /// Parcels that are on their way, and where the answer is to say where their messages lie.
+    away: Vec<(u64, Seat)>,
+}
+
+impl Aftermath {
+    /// The answer waits for the parcels of the commit in this place.
+    fn wait_for(&mut self, commit: usize, away: &BTreeMap<u64, usize>) {
+        self.away.extend(away.iter().map(|(number, message)| (*number, (commit, *message))));
+    }
 }
 
 impl Committing<'_> {
@@ -60,29 +69,32 @@ impl Committing<'_> {
 
     fn handle_commit(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
         let mut after = Aftermath::default();
-        match self.commit(commit, &mut after, out) {
-            Ok(results) => self.reply(ticket, results, out),
-            Err((part, reject)) => self.turn.refuse_commit(ticket, part, reject, out),
-        }
+        let result = self.commit((0, commit), &mut after, out);
+        self.answer(ticket, result, &after.away, out);
         self.follow(after, out);
     }
 
+    /// Looks at everything, as for a commit, and does nothing.
     fn handle_check(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
-        let checked = self
-            .done_before(commit)
-            .transpose()
-            .unwrap_or_else(|| self.check_commit(commit).map(|_| Results::default()));
-        match checked {
-            Ok(results) => self.reply(ticket, results, out),
-            Err((part, reject)) => self.turn.refuse_commit(ticket, part, reject, out),
-        }
+        let mut after = Aftermath::default();
+        let before = self.done_before((0, commit), &mut after).transpose();
+        let result = before.unwrap_or_else(|| self.check_commit(commit).map(|_| Committed::default()));
+        self.answer(ticket, result, &after.away, out);
     }
 
-    /// Answers with what a commit did, once it is durable and its messages have arrived where they go.
-    fn reply(&mut self, ticket: Ticket, results: Results, out: &mut Output) {
-        let Results { done, away } = results;
-        let away: Vec<_> = away.into_iter().map(|(number, place)| (number, (0, place))).collect();
-        self.outbox.reply(self.turn, ticket, Answer::Committed(done), &away, out);
+    /// Says what a commit did, once that is durable and its messages have arrived where they go.
+    fn answer(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Committed, Refusal>,
+        away: &[(u64, Seat)],
+        out: &mut Output,
+    ) {
+        match result {
+            Ok(done) if !away.is_empty() => self.outbox.wait(ticket, Answer::Committed(done), away),
+            Ok(done) => self.turn.journal.reply(out, ticket, Answer::Committed(done)),
+            Err((part, reject)) => self.turn.refuse_commit(ticket, part, reject, out),
+        }
     }
 
     /// Does commits one after the other, each whole or not at all. They are answered together, when all of them are
@@ -94,19 +106,22 @@ impl Committing<'_> {
             return self.turn.journal.refuse(out, ticket, Reject::Invalid(why));
         }
         let mut after = Aftermath::default();
-        let mut away = Vec::new();
-        let results = commits.iter().enumerate().map(|(commit_place, commit)| {
-            let results = self.commit(commit, &mut after, out)?;
-            away.extend(results.away.iter().map(|(number, place)| (*number, (commit_place, *place))));
-            Ok(results.done)
-        });
-        let answer = Answer::CommittedMany(results.collect());
-        self.outbox.reply(self.turn, ticket, answer, &away, out);
+        let results = commits.iter().enumerate().map(|commit| self.commit(commit, &mut after, out)).collect();
+        let answer = Answer::CommittedMany(results);
+        if after.away.is_empty() {
+            self.turn.journal.reply(out, ticket, answer);
+        } else {
+            self.outbox.wait(ticket, answer, &after.away);
+        }
         self.follow(after, out);
     }
 
     /// What a commit of this name did, if one is remembered.
-    fn done_before(&self, commit: &Commit) -> Result<Option<Results>, Refusal> {
+    fn done_before(
+        &self,
+        (place, commit): (usize, &Commit),
+        after: &mut Aftermath,
+    ) -> Result<Option<Committed>, Refusal> {
         let before = commit.name.and_then(|name| self.turn.journal.state.commits.get(&name, self.turn.now));
         let Some((request, before)) = before else { return Ok(None) };
         if !request.agrees(commit.request) {
@@ -115,18 +130,20 @@ impl Committing<'_> {
         if !before.away.is_empty() && self.outbox.is_full() {
             return Err((CommitPart::Whole, Reject::Overloaded(Overload::Outbox)));
         }
-        let Results { done, away } = before.clone();
-        let kept = self.turn.kept_locations(commit, &done.outputs);
-        Ok(Some(Results { done: Committed { already: true, kept, ..done }, away }))
+        after.wait_for(place, &before.away);
+        let before = before.done.clone();
+        let kept = self.turn.kept_locations(commit, &before.outputs);
+        Ok(Some(Committed { already: true, kept, ..before }))
     }
 
+    /// Does a commit, the nth of a call.
     fn commit(
         &mut self,
-        commit: &Commit,
+        (place, commit): (usize, &Commit),
         after: &mut Aftermath,
         out: &mut Output,
-    ) -> Result<Results, Refusal> {
-        if let Some(before) = self.done_before(commit)? {
+    ) -> Result<Committed, Refusal> {
+        if let Some(before) = self.done_before((place, commit), after)? {
             return Ok(before);
         }
         let plan = self.check_commit(commit)?;
@@ -148,12 +165,13 @@ impl Committing<'_> {
             self.turn.note_reads(author.topic, author.offset, &commit.reads, out);
         }
         self.turn.raise_expected(&commit.tenant, &commit.expect, 0, out);
-        let mut results = Results { done: Committed { stored, outputs, ..Committed::default() }, away };
+        after.wait_for(place, &away);
+        let done = Results { done: Committed { stored, outputs, ..Committed::default() }, away };
         if let Some(name) = commit.name {
-            self.turn.remember_commit(name, commit.request, &results, out);
+            self.turn.remember_commit(name, commit.request, &done, out);
         }
-        results.done.kept = self.turn.kept_locations(commit, &results.done.outputs);
-        Ok(results)
+        let kept = self.turn.kept_locations(commit, &done.done.outputs);
+        Ok(Committed { kept, ..done.done })
     }
 
     /// Stores messages that were found good, and sends those that go to other shards. Returns where each lies or will

@@ -66,7 +66,7 @@ impl Deliveries {
         let stored = Stored { topic, partition: message.partition, offset: 0, duplicate: false };
         let number = turn.send(message, out);
         self.drop_message(turn, letter, out);
-        outbox.reply(turn, ticket, Answer::Produced(stored), &[(number, (0, 0))], out);
+        outbox.wait(ticket, Answer::Produced(stored), &[(number, (0, 0))]);
     }
 }
 

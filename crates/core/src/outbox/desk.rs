@@ -58,18 +58,8 @@ impl OutboxDesk {
         self.answers.len() >= ANSWERS_MAX
     }
 
-    /// Answers once the facts so far are durable and the parcels in `away` have arrived.
-    pub(crate) fn reply(
-        &mut self,
-        turn: &mut Turn,
-        ticket: Ticket,
-        answer: Answer,
-        away: &[(u64, Seat)],
-        out: &mut Output,
-    ) {
-        if away.is_empty() {
-            return turn.journal.reply(out, ticket, answer);
-        }
+    /// Answers when the parcels in `away` have arrived: they are not sent before the facts under the answer are durable.
+    pub(crate) fn wait(&mut self, ticket: Ticket, answer: Answer, away: &[(u64, Seat)]) {
         self.asked += 1;
         for (number, seat) in away {
             self.missing.entry(*number).or_default().push((self.asked, *seat));

@@ -10,14 +10,13 @@ use crate::state::commit::Commits;
 use crate::state::definition::record::Definitions;
 use crate::state::effect::record::Effects;
 use crate::state::entity::record::Entities;
-use crate::state::gate::{put_gate, take_gate};
-use crate::state::group_bytes::{put_group, put_moment, take_group, take_moment};
+use crate::state::gate::{Gate, put_gate, take_gate};
+use crate::state::group::{Group, HISTORY_MAX, Pending, Progress};
 use crate::state::key::record::Keys;
 use crate::state::output::record::Outputs;
 use crate::state::owner::{put_owner, take_owner};
 use crate::state::partition::{Partition, Topic};
 use crate::state::run::record::Runs;
-use crate::state::slot::{Beside, CHUNK_SLOTS, Chunk, Slot, Slots};
 use crate::state::spent::Spent;
 use crate::state::tenant::record::Tenants;
 use crate::state::version::{
@@ -26,14 +25,12 @@ use crate::state::version::{
 };
 use crate::state::{First, GROUPS_PER_TOPIC_MAX, PARTITIONS_MAX, State};
 use crate::words::codec::{Malformed, Put, Take};
-use crate::words::id::{NO_TOPIC, Position, RequestHash, SHARDS_MAX, ShardId, Time, TopicId};
-use crate::words::policy::RetryPolicy;
+use crate::words::id::{GroupId, NO_TOPIC, RequestHash, SHARDS_MAX, ShardId, Time, Token, TopicId};
+use crate::words::letter::{AttemptDescription, put_attempts, take_attempts};
 use crate::words::topic::TopicSettings;
 
 /// Above any offset or sequence number that can be reached, and far enough below the end to count on from there.
 pub(super) const SEQUENCE_MAX: u64 = 1 << 62;
-/// Stands in the place of a chunk's "full" for a gap: how many slots were there follows.
-const GAP: u8 = 2;
 /// What reading a snapshot reports.
 const WHAT: &str = "snapshot";
 
@@ -254,160 +251,147 @@ impl State {
         }
         Ok(topic)
     }
+}
 
-    fn put_slots(&self, out: &mut Vec<u8>, slots: &Slots) {
-        out.put_u64(slots.base);
-        out.put_u64(slots.dropped_below);
-        out.put_length(slots.chunks.len());
-        for chunk in &slots.chunks {
-            out.put_u64(chunk.first_offset);
-            out.put_u64(chunk.last_offset);
-            out.put_u8(if chunk.gap > 0 { GAP } else { u8::from(chunk.full) });
-            if chunk.gap > 0 {
-                out.put_u64(chunk.gap);
-                continue;
-            }
-            out.put_length(chunk.slots.len());
-            for (index, slot) in chunk.slots.iter().enumerate() {
-                out.put_u64(slot.offset);
-                out.put_u8(u8::from(slot.is_gone()));
-                if slot.is_gone() {
-                    continue;
-                }
-                out.put_u64(slot.position.0);
-                out.put_u64(slot.at.0);
-                out.put_u32(slot.length);
-                out.put_u32(slot.size);
-                out.put_u32(slot.check);
-                out.put_u16(slot.waiting);
-                let policy = self.policies.get(slot.policy);
-                let has_jitter = policy.is_some_and(RetryPolicy::has_jitter);
-                out.put_u8(u8::from(policy.is_some()) | u8::from(has_jitter) << 1);
-                if let Some(policy) = policy {
-                    policy.encode(out);
-                    policy.encode_jitter(out);
-                }
-                chunk.beside(index).encode(out);
-            }
-        }
+fn put_moment(out: &mut Vec<u8>, moment: Option<Time>) {
+    out.put_u8(u8::from(moment.is_some()));
+    out.put_u64(moment.unwrap_or_default().0);
+}
+
+fn take_moment(take: &mut Take<'_>) -> Result<Option<Time>, Malformed> {
+    let given = take.u8()? != 0;
+    let moment = Time(take.u64()?);
+    Ok(given.then_some(moment))
+}
+
+fn put_group(out: &mut Vec<u8>, group: &Group) {
+    out.put_u32(group.id.0);
+    out.put_text(&group.name);
+    out.put_u64(group.created.0);
+    put_moment(out, group.paused);
+    for progress in &group.progress {
+        put_progress(out, progress);
     }
+    put_gate(out, &group.done, |_, ()| ());
+}
 
-    fn take_partition(
-        &mut self,
-        take: &mut Take<'_>,
-        next_offset: u64,
-        version: u32,
-    ) -> Result<Partition, Malformed> {
-        let mut partition = Partition::default();
-        partition.slots.base = take.u64()?;
-        partition.slots.dropped_below = take.u64()?;
-        let aligned = partition.slots.base.is_multiple_of(CHUNK_SLOTS as u64);
-        if !aligned || partition.slots.base > SEQUENCE_MAX {
-            return Err(take.malformed());
-        }
-        let mut above = partition.slots.dropped_below;
-        let chunks = take.count(21)?;
-        for index in 0..chunks {
-            let chunk = self.take_chunk(take, &mut partition, version)?;
-            let (full, last_offset) = (chunk.full, chunk.last_offset);
-            // Offsets rise from chunk to chunk and stay below the topic's next one.
-            let rises = above <= chunk.first_offset && chunk.first_offset <= last_offset;
-            if !rises || last_offset >= next_offset || (!full && index + 1 != chunks) {
-                return Err(take.malformed());
-            }
-            above = last_offset + 1;
-            partition.slots.restore(chunk);
-            if partition.slots.next() > SEQUENCE_MAX {
-                return Err(take.malformed());
-            }
-        }
-        if above > next_offset {
-            return Err(take.malformed());
-        }
-        Ok(partition)
+fn take_group(
+    take: &mut Take<'_>,
+    partitions: &[Partition],
+    seed: u64,
+    version: u32,
+) -> Result<Group, Malformed> {
+    let id = GroupId(take.u32()?);
+    let name = take.shared()?;
+    let created = Time(take.u64()?);
+    let paused = if version > 1 { take_moment(take)? } else { None };
+    let mut progress = Vec::new();
+    for partition in partitions {
+        progress.push(take_progress(take, partition.slots.next(), version)?);
     }
+    let mut done = Gate::new(seed);
+    take_gate(take, &mut done, |_| Ok(()))?;
+    Ok(Group { id, name, created, paused, progress, done })
+}
 
-    fn take_chunk(
-        &mut self,
-        take: &mut Take<'_>,
-        partition: &mut Partition,
-        version: u32,
-    ) -> Result<Chunk, Malformed> {
-        let first_offset = take.u64()?;
-        let last_offset = take.u64()?;
-        let (kind, start) = (take.u8()?, partition.slots.next());
-        if version > 3 && kind == GAP {
-            let gap = take.u64()?;
-            if gap == 0 || !gap.is_multiple_of(CHUNK_SLOTS as u64) || gap > SEQUENCE_MAX {
-                return Err(take.malformed());
-            }
-            return Ok(Chunk::gap(start, gap, first_offset, last_offset));
-        }
-        let full = kind != 0;
-        let identified = version == 1 && take.u8()? != 0;
-        let count = take.count(9)?;
-        // A full chunk has all its slots, or once had none if all were gone; a chunk that still grows has at least one.
-        let fits = if full { count == CHUNK_SLOTS || count == 0 } else { count < CHUNK_SLOTS && count > 0 };
-        if !fits {
-            return Err(take.malformed());
-        }
-        if count == 0 {
-            return Ok(Chunk::gap(start, CHUNK_SLOTS as u64, first_offset, last_offset));
-        }
-        let mut chunk = Chunk::new(start, first_offset, last_offset, full);
-        chunk.slots.reserve_exact(count);
-        for _ in 0..count {
-            let offset = take.u64()?;
-            let slot = if take.u8()? == 0 { self.take_slot(take, offset)? } else { gone_slot(offset) };
-            let least = chunk.slots.last().map_or(first_offset, |last: &Slot| last.offset.saturating_add(1));
-            if offset < least || offset > last_offset {
-                return Err(take.malformed());
-            }
-            let mut beside = Beside::default();
-            if !slot.is_gone() {
-                beside = Beside::decode(take, version, identified)?;
-                self.descent.add(beside.origin);
-                partition.count_in(slot.size, beside.past);
-                *self.live.entry(slot.position.segment()).or_default() += u64::from(slot.length);
-            }
-            chunk.add(slot, beside);
-        }
-        Ok(chunk)
+fn put_progress(out: &mut Vec<u8>, progress: &Progress) {
+    out.put_u64(progress.floor);
+    out.put_u64(progress.backlog.cast_unsigned());
+    out.put_u64(progress.settled_count);
+    let ranges = progress.settled.iter();
+    out.put_length(ranges.len());
+    for (start, end) in ranges {
+        out.put_u64(start);
+        out.put_u64(end);
     }
-
-    fn take_slot(&mut self, take: &mut Take<'_>, offset: u64) -> Result<Slot, Malformed> {
-        let mut slot = Slot {
-            offset,
-            position: Position(take.u64()?),
-            at: Time(take.u64()?),
-            length: take.u32()?,
-            size: take.u32()?,
-            check: take.u32()?,
-            policy: 0,
-            waiting: take.u16()?,
-        };
-        if usize::from(slot.waiting) > GROUPS_PER_TOPIC_MAX {
-            return Err(take.malformed());
+    out.put_length(progress.pending.len());
+    for (&sequence, pending) in &progress.pending {
+        out.put_u64(sequence);
+        out.put_u32(pending.attempts);
+        out.put_text(&pending.last_error);
+        out.put_text(&pending.owner);
+        out.put_u64(pending.retry_at.0);
+        let (lent, waits) = (pending.lease.is_some(), pending.waits_for > 0);
+        let flags = [lent, pending.cancelled, pending.nacked, pending.dead, pending.is_pushed, waits];
+        out.put_u8(flags.iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(*flag)));
+        out.put_u64(pending.token.epoch);
+        out.put_u64(pending.token.n);
+        out.put_u64(pending.lease.unwrap_or_default().0);
+        out.put_u64(pending.leased_at.0);
+        out.put_u64(pending.ended_at.0);
+        out.put_u64(pending.lent_ms);
+        let history: Vec<_> = pending.history.iter().map(AttemptDescription::borrowed).collect();
+        put_attempts(out, &history);
+        if pending.waits_for > 0 {
+            out.put_u64(pending.waits_for);
         }
-        let given = take.u8()?;
-        let policy = if given & 1 == 0 { None } else { Some(RetryPolicy::decode(take, given & 2 != 0)?) };
-        slot.policy = self.policies.acquire(policy).ok_or_else(|| take.malformed())?;
-        Ok(slot)
     }
 }
 
-/// A slot of which only the offset is known.
-const fn gone_slot(offset: u64) -> Slot {
-    let mut slot = Slot {
-        offset,
-        position: Position(0),
-        at: Time(0),
-        length: 0,
-        size: 0,
-        check: 0,
-        policy: 0,
-        waiting: 0,
+/// Reads what a group has done with a partition whose next sequence number is `next`.
+fn take_progress(take: &mut Take<'_>, next: u64, version: u32) -> Result<Progress, Malformed> {
+    let mut progress = Progress {
+        floor: take.u64()?,
+        backlog: take.u64()?.cast_signed(),
+        settled_count: take.u64()?,
+        ..Progress::default()
     };
-    slot.mark_gone();
-    slot
+    let counted = progress.backlog.unsigned_abs() <= SEQUENCE_MAX && progress.settled_count <= SEQUENCE_MAX;
+    if !counted || progress.floor > next {
+        return Err(take.malformed());
+    }
+    for _ in 0..take.count(16)? {
+        let (start, end) = (take.u64()?, take.u64()?);
+        if start <= progress.floor || end > next || !progress.settled.push_back(start, end) {
+            return Err(take.malformed());
+        }
+    }
+    for _ in 0..take.count(29)? {
+        let sequence = take.u64()?;
+        let rises = progress.pending.last_key_value().is_none_or(|(last, _)| *last < sequence);
+        if !rises || sequence >= next || progress.is_settled(sequence) {
+            return Err(take.malformed());
+        }
+        let pending = take_pending(take, version)?;
+        progress.leased += u32::from(pending.lease.is_some());
+        progress.pushed += u32::from(pending.lease.is_some() && pending.is_pushed);
+        progress.pending.insert(sequence, pending);
+    }
+    Ok(progress)
+}
+
+fn take_pending(take: &mut Take<'_>, version: u32) -> Result<Pending, Malformed> {
+    let mut pending = Pending {
+        attempts: take.u32()?,
+        last_error: take.shared()?,
+        owner: take.shared()?,
+        retry_at: Time(take.u64()?),
+        ..Pending::default()
+    };
+    let given = take.u8()?;
+    if version > 1 || given & 1 != 0 {
+        pending.token = Token { epoch: take.u64()?, n: take.u64()? };
+        let expires = Time(take.u64()?);
+        pending.lease = (given & 1 != 0).then_some(expires);
+    }
+    pending.is_pushed = version > 3 && given & 16 != 0;
+    if version > 1 {
+        pending.cancelled = given & 2 != 0;
+        pending.leased_at = Time(take.u64()?);
+        pending.ended_at = Time(take.u64()?);
+        if version > 3 {
+            pending.lent_ms = take.u64()?;
+            pending.nacked = given & 4 != 0;
+            pending.dead = given & 8 != 0;
+        }
+        let history = take_attempts(take)?;
+        if history.len() > HISTORY_MAX {
+            return Err(take.malformed());
+        }
+        pending.history = history.iter().map(AttemptDescription::owned).collect();
+    }
+    if version > 3 && given & 32 != 0 {
+        pending.waits_for = take.u64()?;
+    }
+    Ok(pending)
 }

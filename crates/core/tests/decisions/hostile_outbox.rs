@@ -3,10 +3,10 @@
 
 use crate::support::Draft;
 use crate::support::ledger::named;
-use crate::support::post::{Pair, SENDER};
+use crate::support::post::{Pair, RECEIVER, SENDER};
 use driftq_core::{
-    Commit, CommitInput, Input, OutboxInput, Output, Parcel, Position, Settings, Shard, ShardId, State,
-    Stored, Ticket, Time, TopicId,
+    Commit, CommitInput, Fact, Input, MessageFact, OutboxFact, OutboxInput, Output, Parcel, Position,
+    Settings, Shard, ShardId, State, Stored, Ticket, Time, TopicId,
 };
 
 const NUMBERS: [u64; 9] = [0, 1, 2, 1 << 31, u32::MAX as u64, 1 << 62, 1 << 63, u64::MAX - 1, u64::MAX];
@@ -120,4 +120,48 @@ fn what_was_not_damaged_goes_on() {
     run(pair.here.shard.state().clone());
     run(pair.there.shard.state().clone());
     assert_eq!(pair.here.shard.state().shard(), SENDER);
+}
+
+#[test]
+fn facts_that_contradict_the_outbox_are_refused() {
+    let mut pair = Pair::new(&Settings::default());
+    let commit = pair.mixed();
+    pair.here.ask_commit(commit);
+    pair.here.sync();
+    pair.there.receive(ShardId(0), 0, pair.here.posts(RECEIVER)).expect("they are stored");
+    let place = place(0);
+    let (first, last) = ((1 << 32) + 1, (1 << 32) + 2);
+    let sent = |number, topic| {
+        let message = MessageFact { topic, ..MessageFact::default() };
+        OutboxFact::Sent { number, native: false, reserved: false, message }
+    };
+    let here = [
+        (OutboxFact::Posted { number: first, stored: place }, true),
+        (OutboxFact::Posted { number: first - 1, stored: place }, false),
+        (OutboxFact::Posted { number: last + 1, stored: place }, false),
+        (sent(last + 1, pair.far), true),
+        (sent(last, pair.far), false),
+        (sent(u64::MAX, pair.far), false),
+        (sent(last + 1, pair.near), false),
+        (sent(last + 1, TopicId(u32::MAX)), false),
+        (OutboxFact::Housed { shard: ShardId(1) }, false),
+        (OutboxFact::Received { from: ShardId(0), number: 1, stored: place }, false),
+        (OutboxFact::Settled { from: ShardId(1), below: 1 }, false),
+    ];
+    let there = [
+        (OutboxFact::Received { from: ShardId(0), number: first, stored: place }, false),
+        (OutboxFact::Received { from: ShardId(0), number: last + 9, stored: place }, true),
+        (OutboxFact::Received { from: ShardId(64), number: 1, stored: place }, false),
+        (OutboxFact::Settled { from: ShardId(0), below: 0 }, false),
+        (OutboxFact::Settled { from: ShardId(0), below: last }, true),
+        (OutboxFact::Settled { from: ShardId(2), below: 1 }, false),
+    ];
+    let cases = here.map(|case| (&pair.here, case)).into_iter();
+    for (rig, (fact, allowed)) in cases.chain(there.map(|case| (&pair.there, case))) {
+        let mut state = rig.shard.state().clone();
+        let mut bytes = Vec::new();
+        Fact::Outbox(fact).encode(&mut bytes);
+        let applied = state.apply_batch(rig.log.base, &bytes);
+        assert_eq!(applied.is_ok(), allowed, "{fact:?}");
+    }
 }

@@ -336,6 +336,27 @@ fn limits_of_the_receiver_do_not_refuse_what_is_done() {
     assert_eq!(places, [0, 1, 2].map(|offset| stored(pair.far, 0, offset, false)));
 }
 
+/// Policies that can be told apart.
+const POLICIES_MAX: u32 = u16::MAX as u32 - 1;
+
+#[test]
+fn a_message_that_arrives_with_a_policy_too_many_is_stored_without_it() {
+    let mut pair = pair();
+    let far = pair.far;
+    for first in (0..POLICIES_MAX).step_by(10_000) {
+        let numbers = first..(first + 10_000).min(POLICIES_MAX);
+        let messages = numbers.map(|number| Draft::to(far).attempts(number + 1).message()).collect();
+        pair.there.ask_durably(|ticket| Input::ProduceMany { ticket, messages });
+    }
+    let before = pair.there.shard.state().messages();
+    let messages = [1, 70_000, 80_000].map(|most| Draft::to(far).attempts(most).message()).to_vec();
+    let ticket = pair.here.ask_commit(Commit { messages, ..Commit::default() });
+    pair.here.sync();
+    pair.deliver();
+    assert_eq!(committed(pair.here.answer(ticket)).stored.len(), 3);
+    assert_eq!((before, pair.there.shard.state().messages()), (65_534, 65_537));
+}
+
 #[test]
 fn what_comes_for_a_topic_that_is_gone_goes_the_same_way() {
     let mut pair = pair();
@@ -367,6 +388,8 @@ fn places_are_forgotten_when_it_is_durable_that_the_sender_knows_them() {
     pair.here.sync();
     assert_eq!(pair.here.shard.outbox_settled(), parcels[0].number, "the first one is still on its way");
     pair.confirm(&parcels[..1], &places[..1]);
+    // The disk tells of what was written before.
+    pair.here.sync_first(0);
     assert_eq!(pair.here.shard.outbox_settled(), parcels[0].number, "a crash would bring it back");
     pair.here.sync();
     let settled = pair.here.shard.outbox_settled();
@@ -438,48 +461,4 @@ fn a_message_of_a_run_is_a_step_of_it_where_it_arrives() {
     let page = pair.there.run_page("run", 0, 9).expect("it is known there");
     assert_eq!(page.summary.messages, 1);
     assert!(pair.here.run_page("run", 0, 9).is_none());
-}
-
-#[test]
-fn facts_that_contradict_the_outbox_are_refused() {
-    let mut pair = pair();
-    let commit = pair.mixed();
-    pair.here.ask_commit(commit);
-    pair.here.sync();
-    pair.there.receive(ShardId(0), 0, pair.here.posts(RECEIVER)).expect("they are stored");
-    let place = stored(pair.far, 0, 0, false);
-    let (first, last) = ((1 << 32) + 1, (1 << 32) + 2);
-    let sent = |number, topic| {
-        let message = driftq_core::MessageFact { topic, ..driftq_core::MessageFact::default() };
-        OutboxFact::Sent { number, native: false, reserved: false, message }
-    };
-    let here = [
-        (OutboxFact::Posted { number: first, stored: place }, true),
-        (OutboxFact::Posted { number: first - 1, stored: place }, false),
-        (OutboxFact::Posted { number: last + 1, stored: place }, false),
-        (sent(last + 1, pair.far), true),
-        (sent(last, pair.far), false),
-        (sent(u64::MAX, pair.far), false),
-        (sent(last + 1, pair.near), false),
-        (sent(last + 1, TopicId(u32::MAX)), false),
-        (OutboxFact::Housed { shard: ShardId(1) }, false),
-        (OutboxFact::Received { from: ShardId(0), number: 1, stored: place }, false),
-        (OutboxFact::Settled { from: ShardId(1), below: 1 }, false),
-    ];
-    let there = [
-        (OutboxFact::Received { from: ShardId(0), number: first, stored: place }, false),
-        (OutboxFact::Received { from: ShardId(0), number: last + 9, stored: place }, true),
-        (OutboxFact::Received { from: ShardId(64), number: 1, stored: place }, false),
-        (OutboxFact::Settled { from: ShardId(0), below: 0 }, false),
-        (OutboxFact::Settled { from: ShardId(0), below: last }, true),
-        (OutboxFact::Settled { from: ShardId(2), below: 1 }, false),
-    ];
-    let cases = here.map(|case| (&pair.here, case)).into_iter();
-    for (rig, (fact, allowed)) in cases.chain(there.map(|case| (&pair.there, case))) {
-        let mut state = rig.shard.state().clone();
-        let mut bytes = Vec::new();
-        Fact::Outbox(fact).encode(&mut bytes);
-        let applied = state.apply_batch(rig.log.base, &bytes);
-        assert_eq!(applied.is_ok(), allowed, "{fact:?}");
-    }
 }
