@@ -94,7 +94,8 @@ fn runs_of_two_tenants_do_not_meet() {
         }
         assert_eq!(of_run(&mut rig, Named::of("v", "r")), None);
         let mut listed = |tenant: Option<&str>| {
-            let list = RunList { tenant: tenant.map(str::to_owned), before: u64::MAX, began_before: None, limit: 9 };
+            let list =
+                RunList { tenant: tenant.map(str::to_owned), before: u64::MAX, began_before: None, limit: 9 };
             match rig.ask_durably(|ticket| Input::Describe { ticket, query: Query::Runs(list) }) {
                 Answer::Described(Description::Runs(runs, None)) => runs.len(),
                 other => panic!("not runs: {other:?}"),

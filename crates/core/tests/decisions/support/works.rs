@@ -235,7 +235,8 @@ impl World {
             Query::Runs(RunList {
                 tenant: (c >= 128).then(|| a_tenant(b).into()),
                 before: u64::from(b),
-                began_before: None, limit,
+                began_before: None,
+                limit,
             }),
             Query::Run(Named::of(a_tenant(c), RUNS[1 + usize::from(b % 2)]), u64::from(c % 16), limit),
             Query::Entity(Named::of("t", "e")),
