@@ -67,7 +67,8 @@ impl Turn {
             return Err(Reject::Invalid("parcels come from another shard"));
         }
         let bytes: usize = parcels.iter().map(|parcel| parcel.message.payload.bytes.len()).sum();
-        if parcels.len() > INPUT_ITEMS_MAX || bytes > INPUT_BYTES_MAX {
+        // One message alone is as large as a commit could send it: refused for ever, it would hold up all behind it.
+        if parcels.len() > INPUT_ITEMS_MAX || (parcels.len() > 1 && bytes > INPUT_BYTES_MAX) {
             return Err(Reject::Invalid("more parcels than one input may bring"));
         }
         if !parcels.is_sorted_by(|a, b| a.number < b.number) {

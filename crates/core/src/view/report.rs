@@ -160,6 +160,7 @@ impl View<'_> {
             outputs: state.outputs.pointers,
             runs: state.runs.runs.len() as u64,
             entities: state.entities.len() as u64,
+            parcels: state.outbox.waiting().count() as u64,
         }
     }
 }

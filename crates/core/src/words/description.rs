@@ -452,6 +452,8 @@ pub struct Tally {
     pub runs: u64,
     /// Entities remembered.
     pub entities: u64,
+    /// Messages on their way to other shards.
+    pub parcels: u64,
 }
 
 impl Tally {
@@ -476,6 +478,7 @@ impl Tally {
             outputs: self.outputs + other.outputs,
             runs: self.runs + other.runs,
             entities: self.entities + other.entities,
+            parcels: self.parcels + other.parcels,
             ..self
         }
     }

@@ -57,6 +57,7 @@ fn ledger(out: &mut DescriptorEncoder<'_>, tally: &Tally) -> Result<(), Error> {
     )?;
     gauge(out, "driftq_outputs", "Output pointers kept", tally.outputs)?;
     gauge(out, "driftq_entities", "Entities whose versions are remembered", tally.entities)?;
+    gauge(out, "driftq_parcels", "Messages on their way to other shards", tally.parcels)?;
     gauge(out, "driftq_runs", "Runs remembered", tally.runs)
 }
 
