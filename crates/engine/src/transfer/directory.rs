@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use driftq_wal::{Disk as _, LockError, Making, Options, RealDisk, carry, holding, put_snapshot, run};
 
-use super::{Batch, Each, Source, Target, TransferError, unfinished};
+use super::{Batch, Each, Source, Target, TransferError, logs_in, unfinished};
 use crate::log::{Lsn, Snapshot};
 use crate::tools::{self, Outlook, ToolError};
 
@@ -165,7 +165,9 @@ impl Target for DirectoryTarget {
 
 /// Gives a directory the name under which it counts. The other one is missing or empty.
 pub fn put_in_place(unfinished: &Path, path: &Path) -> Result<(), TransferError> {
-    File::open(unfinished)?.sync_all()?;
+    for dir in logs_in(unfinished)?.iter().rev() {
+        File::open(dir)?.sync_all()?;
+    }
     fs::rename(unfinished, path)?;
     if let Some(parent) = path.parent() {
         File::open(parent)?.sync_all()?;
