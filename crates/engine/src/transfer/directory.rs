@@ -26,6 +26,16 @@ pub(super) struct DirectorySource {
 impl DirectorySource {
     /// Keeps servers out, and refuses a log on which none would start.
     pub(super) fn claim(path: &Path) -> Result<Self, TransferError> {
+        let shards = logs_in(path)?.len();
+        if shards > 1 {
+            let what = format!(
+                "there are {shards} shards in {}, and a log that is moved has one: a log in PostgreSQL has no more for now",
+                path.display()
+            );
+            let help =
+                "keep it in a directory: `driftq backup` and `driftq restore` take all shards to another one";
+            return Err(TransferError::refused(what, help));
+        }
         let looked = tools::inspect(path, false, &mut |_| {}).map_err(|error| match error {
             ToolError::NoDirectory(what) => TransferError::refused(
                 format!("there is no directory {what}"),
