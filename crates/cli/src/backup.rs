@@ -61,8 +61,9 @@ fn const_format() -> String {
         "{PLACES}
 
 Reads the data directory, while a server is at work on it or not; the server notices nothing. Everything that was \
-acknowledged before the command began is in the backup, which says up to which position it reaches. A log in PostgreSQL \
-is backed up by the tools of PostgreSQL.
+acknowledged before the command began is in the backup, which says up to which position it reaches. If there are several \
+shards, all of them are in it, each up to a position of its own, and what one has sent to another is in it once. A log in \
+PostgreSQL is backed up by the tools of PostgreSQL.
 
 A backup counts once its manifest is there, which is written last. One that was killed is repeated by the same command, \
 and keeps the parts that are there. The same id again changes nothing.
@@ -217,6 +218,9 @@ pub(super) async fn restore(common: &Common, args: &RestoreArgs) -> Result<()> {
         let path = unfinished.join(&file.name);
         // It has its name since it is whole.
         if !path.exists() {
+            if let Some(shard) = path.parent() {
+                fs::create_dir_all(shard).with_context(|| format!("making {}", shard.display()))?;
+            }
             spinner.set_message(format!("restoring {}", printable(&file.name)));
             backup.fetch(file, &path).await.map_err(refused)?;
         }
@@ -230,11 +234,14 @@ pub(super) async fn restore(common: &Common, args: &RestoreArgs) -> Result<()> {
 
 /// Whether a server would start on it.
 fn check(unfinished: &Path) -> Result<()> {
-    let looked = tools::inspect(unfinished, false, &mut |_| {}).context("looking at what was restored")?;
-    if looked.outlook == Outlook::Sound {
-        return Ok(());
+    let damaged = |what| Fault::new(Exit::Damaged, what).help("use another backup");
+    for dir in transfer::logs_in(unfinished).map_err(|error| damaged(error.to_string()))? {
+        let looked = tools::inspect(&dir, false, &mut |_| {}).context("looking at what was restored")?;
+        if looked.outlook != Outlook::Sound {
+            return Err(damaged(looked.text).into());
+        }
     }
-    Err(Fault::new(Exit::Damaged, looked.text).help("use another backup").into())
+    Ok(())
 }
 
 fn refused(error: ExportError) -> anyhow::Error {
