@@ -137,3 +137,44 @@ async fn several_shards_are_not_taken_for_one_log() {
     assert!(what.contains("3 shards") && help.contains("driftq backup"), "{what}: {help}");
     assert!(!elsewhere.exists());
 }
+
+/// Copies a directory until it is not overtaken, and says how many messages are in the copy.
+fn copied_at_last(dir: &Path, to: &Path) -> u64 {
+    for _ in 0..100 {
+        match restored(dir, to).1 {
+            CopyEnd::Whole { messages, .. } => return messages,
+            CopyEnd::Overtaken => drop(fs::remove_dir_all(to)),
+        }
+    }
+    panic!("the server was always faster")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shards_are_copied_while_they_are_at_work() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("data");
+    sharded(&dir, 0..12).await;
+    let storage = Storage::Directory(dir.clone());
+    // Segments and snapshots come and go.
+    let config =
+        Config { storage, segment_bytes: 4 << 10, snapshot_every_bytes: 16 << 10, shards: 3, ..config() };
+    let broker =
+        soon(tokio::task::spawn_blocking(move || Broker::start(config))).await.unwrap().unwrap().broker;
+    let mut taken = 12_u64;
+    for round in 0..5 {
+        let (before, to) = (taken, home.path().join(round.to_string()));
+        let copying = tokio::task::spawn_blocking({
+            let (dir, to) = (dir.clone(), to.clone());
+            move || copied_at_last(&dir, &to)
+        });
+        while !copying.is_finished() || taken < before + 100 {
+            let (topic, value) = (format!("t{}", taken % 12), taken.to_string().repeat(50));
+            soon(broker.produce(&topic, text(&value))).await.unwrap();
+            taken += 1;
+        }
+        let messages = soon(copying).await.unwrap();
+        assert!((before..=taken).contains(&messages), "{before}, then {messages}, then {taken}");
+        assert_eq!(sharded(&to, 0..0).await, messages);
+    }
+    soon(broker.stop()).await;
+}

@@ -75,7 +75,8 @@ impl Copy {
             }
         }
         // A shard that was made meanwhile may have been sent something already.
-        let is_overtaken = logs_in(data)?.len() != shards.len();
+        let is_new = logs_in(data)?.len() != shards.len();
+        let is_overtaken = is_new || shards.iter().any(ShardCopy::is_overtaken);
         let shards = (0..).map(ShardId).zip(shards).collect();
         Ok(Self { shards, ends: Vec::new(), messages: 0, is_overtaken })
     }

@@ -88,6 +88,11 @@ impl ShardCopy {
         Ok(())
     }
 
+    /// Whether it is known already that no server would start on the copy.
+    pub(super) const fn is_overtaken(&self) -> bool {
+        self.is_overtaken
+    }
+
     /// Where the copy ends.
     pub(super) const fn cut(&self) -> Lsn {
         self.cut
@@ -104,7 +109,7 @@ impl ShardCopy {
         let mut crossings = Crossings::default();
         let mut segments = self.listed()?;
         segments.retain(|number| *number >= self.open);
-        let last = segments.last().copied().unwrap_or_default();
+        let last = segments.last().copied().unwrap_or(self.open);
         if !segments.into_iter().eq(self.open..=last) {
             self.is_overtaken = true;
         }
