@@ -250,3 +250,84 @@ fn refused(error: ExportError) -> anyhow::Error {
         error => Fault::new(Exit::Failure, error.to_string()).into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use driftq_engine::{Broker, Config, Storage};
+
+    use super::*;
+    use crate::block_on;
+
+    /// A home with the data of a server of three shards, of which a backup was kept.
+    fn kept() -> tempfile::TempDir {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        let storage = Storage::Directory(data.clone());
+        let config = Config { storage, shards: 3, segment_bytes: 64 << 10, ..Config::default() };
+        let broker = Broker::start(config).unwrap().broker;
+        block_on(async {
+            broker.stop().await;
+            let args = Args { named: named(home.path()), directory: Directory { data } };
+            run(&Common::default(), &args).await
+        })
+        .unwrap();
+        home
+    }
+
+    fn named(home: &Path) -> Named {
+        let place = home.join("backups").display().to_string();
+        Named { place, id: "one".to_owned(), endpoint: None }
+    }
+
+    /// Restores the backup after its manifest was changed.
+    fn restored(home: &Path, change: impl Fn(&mut Manifest)) -> Result<PathBuf> {
+        let path = home.join("backups/one/manifest.json");
+        let mut manifest = serde_json::from_slice(&fs::read(&path)?)?;
+        change(&mut manifest);
+        fs::write(path, serde_json::to_vec(&manifest)?)?;
+        let data = home.join("in/restored");
+        fs::create_dir_all(home.join("in"))?;
+        let args = RestoreArgs { named: named(home), data: data.clone() };
+        block_on(restore(&Common::default(), &args))?;
+        Ok(data)
+    }
+
+    #[test]
+    fn all_shards_are_kept_and_come_back() {
+        let home = kept();
+        let data = restored(home.path(), |manifest| {
+            assert_eq!(manifest.end.split(", ").count(), 3, "{}", manifest.end);
+        })
+        .unwrap();
+        assert_eq!(transfer::logs_in(&data).unwrap().len(), 3);
+        for shard in ["", "shard-1", "shard-2"] {
+            let name = Path::new(shard).join("seg-00000001.log");
+            let [there, here] =
+                [&home.path().join("data"), &data].map(|dir| fs::read(dir.join(&name)).unwrap());
+            assert!(there.iter().any(|byte| *byte != 0) && there == here, "{}", name.display());
+        }
+    }
+
+    #[test]
+    fn a_manifest_does_not_reach_out_of_the_directory() {
+        let home = kept();
+        let rename = |manifest: &mut Manifest| {
+            let file = manifest.files.iter_mut().find(|file| file.name.starts_with("shard-1/")).unwrap();
+            file.name = "shard-1/seg-/../../../seg-00000001.log".to_owned();
+        };
+        let refused = restored(home.path(), rename).unwrap_err().to_string();
+        assert!(refused.contains("no file of a log"), "{refused}");
+        assert_eq!(fs::read_dir(home.path().join("in")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_backup_in_which_a_shard_is_missing_or_damaged_does_not_come_back() {
+        for (lost, why) in [("shard-1/", "shard-1 is missing"), ("shard-2/seg-", "shard-2")] {
+            let home = kept();
+            let forget = |manifest: &mut Manifest| manifest.files.retain(|file| !file.name.starts_with(lost));
+            let refused = restored(home.path(), forget).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+            assert!(!home.path().join("in/restored").exists());
+        }
+    }
+}
