@@ -61,8 +61,9 @@ fn const_format() -> String {
         "{PLACES}
 
 Reads the data directory, while a server is at work on it or not; the server notices nothing. Everything that was \
-acknowledged before the command began is in the backup, which says up to which position it reaches. A log in PostgreSQL \
-is backed up by the tools of PostgreSQL.
+acknowledged before the command began is in the backup, which says up to which position it reaches. If there are several \
+shards, all of them are in it, each up to a position of its own, and what one has sent to another is in it once. A log in \
+PostgreSQL is backed up by the tools of PostgreSQL.
 
 A backup counts once its manifest is there, which is written last. One that was killed is repeated by the same command, \
 and keeps the parts that are there. The same id again changes nothing.
@@ -217,6 +218,9 @@ pub(super) async fn restore(common: &Common, args: &RestoreArgs) -> Result<()> {
         let path = unfinished.join(&file.name);
         // It has its name since it is whole.
         if !path.exists() {
+            if let Some(shard) = path.parent() {
+                fs::create_dir_all(shard).with_context(|| format!("making {}", shard.display()))?;
+            }
             spinner.set_message(format!("restoring {}", printable(&file.name)));
             backup.fetch(file, &path).await.map_err(refused)?;
         }
@@ -230,16 +234,100 @@ pub(super) async fn restore(common: &Common, args: &RestoreArgs) -> Result<()> {
 
 /// Whether a server would start on it.
 fn check(unfinished: &Path) -> Result<()> {
-    let looked = tools::inspect(unfinished, false, &mut |_| {}).context("looking at what was restored")?;
-    if looked.outlook == Outlook::Sound {
-        return Ok(());
+    let damaged = |what| Fault::new(Exit::Damaged, what).help("use another backup");
+    for dir in transfer::logs_in(unfinished).map_err(|error| damaged(error.to_string()))? {
+        let looked = tools::inspect(&dir, false, &mut |_| {}).context("looking at what was restored")?;
+        if looked.outlook != Outlook::Sound {
+            return Err(damaged(looked.text).into());
+        }
     }
-    Err(Fault::new(Exit::Damaged, looked.text).help("use another backup").into())
+    Ok(())
 }
 
 fn refused(error: ExportError) -> anyhow::Error {
     match error {
         ExportError::Invalid(why) => Fault::new(Exit::Usage, why).into(),
         error => Fault::new(Exit::Failure, error.to_string()).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use driftq_engine::{Broker, Config, Storage};
+
+    use super::*;
+    use crate::block_on;
+
+    /// A home with the data of a server of three shards, of which a backup was kept.
+    fn kept() -> tempfile::TempDir {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        let storage = Storage::Directory(data.clone());
+        let config = Config { storage, shards: 3, segment_bytes: 64 << 10, ..Config::default() };
+        let broker = Broker::start(config).unwrap().broker;
+        block_on(async {
+            broker.stop().await;
+            let args = Args { named: named(home.path()), directory: Directory { data } };
+            run(&Common::default(), &args).await
+        })
+        .unwrap();
+        home
+    }
+
+    fn named(home: &Path) -> Named {
+        let place = home.join("backups").display().to_string();
+        Named { place, id: "one".to_owned(), endpoint: None }
+    }
+
+    /// Restores the backup after its manifest was changed.
+    fn restored(home: &Path, change: impl Fn(&mut Manifest)) -> Result<PathBuf> {
+        let path = home.join("backups/one/manifest.json");
+        let mut manifest = serde_json::from_slice(&fs::read(&path)?)?;
+        change(&mut manifest);
+        fs::write(path, serde_json::to_vec(&manifest)?)?;
+        let data = home.join("in/restored");
+        fs::create_dir_all(home.join("in"))?;
+        let args = RestoreArgs { named: named(home), data: data.clone() };
+        block_on(restore(&Common::default(), &args))?;
+        Ok(data)
+    }
+
+    #[test]
+    fn all_shards_are_kept_and_come_back() {
+        let home = kept();
+        let data = restored(home.path(), |manifest| {
+            assert_eq!(manifest.end.split(", ").count(), 3, "{}", manifest.end);
+        })
+        .unwrap();
+        assert_eq!(transfer::logs_in(&data).unwrap().len(), 3);
+        for shard in ["", "shard-1", "shard-2"] {
+            let name = Path::new(shard).join("seg-00000001.log");
+            let [there, here] =
+                [&home.path().join("data"), &data].map(|dir| fs::read(dir.join(&name)).unwrap());
+            assert!(there.iter().any(|byte| *byte != 0) && there == here, "{}", name.display());
+        }
+    }
+
+    #[test]
+    fn a_manifest_does_not_reach_out_of_the_directory() {
+        let home = kept();
+        let rename = |manifest: &mut Manifest| {
+            let file = manifest.files.iter_mut().find(|file| file.name.starts_with("shard-1/")).unwrap();
+            file.name = "shard-1/seg-/../../../seg-00000001.log".to_owned();
+        };
+        let refused = restored(home.path(), rename).unwrap_err().to_string();
+        assert!(refused.contains("no file of a log"), "{refused}");
+        assert_eq!(fs::read_dir(home.path().join("in")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_backup_in_which_a_shard_is_missing_or_damaged_does_not_come_back() {
+        for (lost, why) in [("shard-1/", "shard-1 is missing"), ("shard-2/seg-", "shard-2")] {
+            let home = kept();
+            let forget = |manifest: &mut Manifest| manifest.files.retain(|file| !file.name.starts_with(lost));
+            let refused = restored(home.path(), forget).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+            assert!(!home.path().join("in/restored").exists());
+        }
     }
 }

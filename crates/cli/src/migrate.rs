@@ -22,6 +22,8 @@ Messages, offsets, groups, tokens, effects, runs and keys are the same ones afte
 compared by digest before it counts; until then no server starts there. One that was killed is repeated by the same \
 command, and goes on where it broke off.
 
+A directory with several shards is refused: a log in PostgreSQL has one for now.
+
 The root key of a directory stays there: name it with --root-key-file.
 
 Examples:

@@ -21,6 +21,8 @@ const VERSION: u32 = 1;
 const MANIFEST: &str = "manifest.json";
 /// How the files of a log are called; nothing else is taken out of a backup.
 const PREFIXES: [&str; 2] = ["seg-", "snap-"];
+/// How the directories are called in which the logs of all shards but the first lie; a number follows.
+const SHARD: &str = "shard-";
 
 /// What a backup holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +35,8 @@ pub struct Manifest {
     pub made_by: String,
     /// When it was whole, in milliseconds since 1970.
     pub taken_at_ms: u64,
-    /// Where the log in it ends, as `segment:byte`. Whatever was acknowledged before the backup began lies below.
+    /// Where the log in it ends, as `segment:byte`; if there are several shards, where that of each does, with commas in
+    /// between. Whatever was acknowledged before the backup began lies below.
     pub end: String,
     /// Messages in it.
     pub messages: u64,
@@ -74,7 +77,7 @@ impl Manifest {
 /// One file of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupFile {
-    /// What it is called in a data directory.
+    /// What it is called in a data directory; in `shard-n/`, if it belongs to the log of another shard than the first.
     pub name: String,
     /// How long it is there: what its parts lack are zeros at its end.
     pub length: u64,
@@ -133,10 +136,7 @@ impl Backup {
         if found.version != VERSION {
             return Err(invalid(format!("version {} is not known; use a newer driftq", found.version)));
         }
-        let strange = |file: &&BackupFile| {
-            file.name.contains(['/', '\\']) || !PREFIXES.iter().any(|prefix| file.name.starts_with(prefix))
-        };
-        if let Some(file) = found.files.iter().find(strange) {
+        if let Some(file) = found.files.iter().find(|file| !is_of_log(&file.name)) {
             return Err(invalid(format!("{:?} is no file of a log", file.name)));
         }
         Ok(Some(found))
@@ -236,10 +236,71 @@ impl Backup {
 
 const PART: &str = ".part";
 
+/// Whether this names a file of a log, and nothing outside the data directory. A manifest is believed no further.
+fn is_of_log(name: &str) -> bool {
+    let file = match name.split_once('/') {
+        None => name,
+        Some((directory, file)) => {
+            let number = directory.strip_prefix(SHARD).and_then(|number| number.parse::<u8>().ok());
+            // Spelled in one way only: no two names for the same directory.
+            if number.is_none_or(|number| number == 0 || format!("{SHARD}{number}") != directory) {
+                return false;
+            }
+            file
+        }
+    };
+    !file.contains(['/', '\\', '\0']) && PREFIXES.iter().any(|prefix| file.starts_with(prefix))
+}
+
 fn stored(part: &BackupPart) -> String {
     format!("{}{PART}", part.sha256)
 }
 
 fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of_log;
+
+    #[test]
+    fn only_files_of_a_log_are_taken_out_of_a_backup() {
+        for name in
+            ["seg-00000001.log", "snap-0000000100000040.snap", "shard-1/seg-00000001.log", "shard-63/snap-1"]
+        {
+            assert!(is_of_log(name), "{name}");
+        }
+        let strange = [
+            "",
+            "LOCK",
+            "root.key",
+            "../seg-1",
+            "/seg-1",
+            "seg-/../../x",
+            "seg-1/../../x",
+            "seg-\\..\\x",
+            "seg-\0",
+            "shard-1",
+            "shard-1/",
+            "shard-1/LOCK",
+            "shard-1/../seg-1",
+            "shard-1/../../seg-1",
+            "shard-1//seg-1",
+            "shard-1/seg-1/x",
+            "shard-1/seg-\\x",
+            "shard-1/shard-2/seg-1",
+            "shard-../seg-1",
+            "shard-/seg-1",
+            "shard-0/seg-1",
+            "shard-01/seg-1",
+            "shard-+1/seg-1",
+            "shard-256/seg-1",
+            "../shard-1/seg-1",
+            "./shard-1/seg-1",
+        ];
+        for name in strange {
+            assert!(!is_of_log(name), "{name:?}");
+        }
+    }
 }

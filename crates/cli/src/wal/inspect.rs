@@ -13,10 +13,13 @@ use crate::{Columns, Common, Exit, Fault, Format, grouped, output, printable, pr
 #[command(after_help = "Without options: one line per file, and whether a server would start on it. A log \
 that a server is using can be looked at, too; what is found may then be changing.
 
+Looks at one log. If the server has several shards, that of shard n lies in DIR/shard-n: name that directory with --data.
+
 Ends with code 7 if the log is damaged; a torn tail, as a crash leaves it, is no damage.
 
 Examples:
   driftq wal inspect --data /var/lib/driftq
+  driftq wal inspect --data /var/lib/driftq/shard-1 # the log of another shard
   driftq wal inspect --segment 12                   # every batch of one segment
   driftq wal inspect --segment 12 --facts -o ndjson # and what it says")]
 pub(crate) struct Args {

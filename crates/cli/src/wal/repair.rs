@@ -13,6 +13,9 @@ use crate::{Columns, Common, Exit, Fault, grouped, progress, section};
 of the disk first. What is cut is kept in files beside the log. A torn tail, as a crash leaves it, needs no \
 repair: starting takes care of it.
 
+Mends one log. If the server has several shards, that of shard n lies in DIR/shard-n: name that directory with --data. \
+What the other shards have told this one behind the damage is given up, too.
+
 Examples:
   driftq wal repair --data /var/lib/driftq --dry-run   # what would be cut
   driftq wal repair --data /var/lib/driftq --yes       # cut it")]

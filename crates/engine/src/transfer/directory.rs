@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use driftq_wal::{Disk as _, LockError, Making, Options, RealDisk, carry, holding, put_snapshot, run};
 
-use super::{Batch, Each, Source, Target, TransferError, unfinished};
+use super::{Batch, Each, Source, Target, TransferError, logs_in, unfinished};
 use crate::log::{Lsn, Snapshot};
 use crate::tools::{self, Outlook, ToolError};
 
@@ -26,6 +26,16 @@ pub(super) struct DirectorySource {
 impl DirectorySource {
     /// Keeps servers out, and refuses a log on which none would start.
     pub(super) fn claim(path: &Path) -> Result<Self, TransferError> {
+        let shards = logs_in(path)?.len();
+        if shards > 1 {
+            let what = format!(
+                "there are {shards} shards in {}, and a log that is moved has one: a log in PostgreSQL has no more for now",
+                path.display()
+            );
+            let help =
+                "keep it in a directory: `driftq backup` and `driftq restore` take all shards to another one";
+            return Err(TransferError::refused(what, help));
+        }
         let looked = tools::inspect(path, false, &mut |_| {}).map_err(|error| match error {
             ToolError::NoDirectory(what) => TransferError::refused(
                 format!("there is no directory {what}"),
@@ -165,7 +175,9 @@ impl Target for DirectoryTarget {
 
 /// Gives a directory the name under which it counts. The other one is missing or empty.
 pub fn put_in_place(unfinished: &Path, path: &Path) -> Result<(), TransferError> {
-    File::open(unfinished)?.sync_all()?;
+    for dir in logs_in(unfinished)?.iter().rev() {
+        File::open(dir)?.sync_all()?;
+    }
     fs::rename(unfinished, path)?;
     if let Some(parent) = path.parent() {
         File::open(parent)?.sync_all()?;

@@ -7,11 +7,14 @@
 mod copy;
 mod directory;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use driftq_core::ShardId;
 
 use crate::config::Storage;
 use crate::failure::StartError;
 use crate::log::{Lsn, Snapshot};
+use crate::start::{shard_directory, shards_in};
 use driftq_wal::{OpenError, SEGMENT_HEADER_BYTES};
 
 pub use copy::{Copied, Copy, CopyEnd};
@@ -258,8 +261,13 @@ impl Sum {
 
 /// A directory that does not exist yet, beside the one that it becomes when it is whole.
 #[must_use]
-pub fn unfinished(path: &std::path::Path, what: &str) -> PathBuf {
+pub fn unfinished(path: &Path, what: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(what);
     path.with_file_name(name)
+}
+
+/// The directories in which the logs of a data directory lie: that of the first shard is the data directory itself.
+pub fn logs_in(data: &Path) -> Result<Vec<PathBuf>, TransferError> {
+    Ok((0..shards_in(data)?).map(|shard| shard_directory(data, ShardId(shard))).collect())
 }
