@@ -202,15 +202,7 @@ impl Epoch<'_> {
             let mut decide =
                 Decide { shared, shard, out, cursor, writes, dead_letter_writer, forwarder, tables, now };
             let mut housekeeper = Housekeeper::new(archive.clone(), shared, &self.signal, self.start);
-            // A new log does not wait for its spares.
-            if decide.shard.state().epoch() > 0 && archive.room() != Room::Plenty {
-                // The disk may be full, and what is left then is for acks: known before any producer may produce.
-                housekeeper.make_room();
-                if decide.cursor.rolls() && !archive.can_roll() {
-                    // Acks had filled the last segment, and a crash came before the snapshot that frees another.
-                    write_snapshot(shared, archive, decide.shard.state());
-                }
-            }
+            make_room(&decide, &mut housekeeper, archive);
             open_epoch(&mut decide)?;
             let threads = [
                 spawn(scope, shared, "driftq-log", move || {
@@ -240,6 +232,22 @@ impl Epoch<'_> {
             }
             Ok(ended)
         })
+    }
+}
+
+/// Sees to it that there is room for the first batch. A new log does not wait for its spares.
+fn make_room<L: Log>(
+    decide: &Decide<'_, L>,
+    housekeeper: &mut Housekeeper<'_, L::Archive>,
+    archive: &L::Archive,
+) {
+    if decide.shard.state().epoch() > 0 && archive.room() != Room::Plenty {
+        // The disk may be full, and what is left then is for acks: known before any producer may produce.
+        housekeeper.make_room();
+        if decide.cursor.rolls() && !archive.can_roll() {
+            // Acks had filled the last segment, and a crash came before the snapshot that frees another.
+            write_snapshot(decide.shared, archive, decide.shard.state());
+        }
     }
 }
 
