@@ -64,7 +64,7 @@ pub use words::audit::{
 pub use words::blob::{About, Blob, Ending, NewBlob};
 pub use words::codec::Malformed;
 pub use words::commit::{
-    COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, Committed,
+    COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, Committed, Vouched,
 };
 pub use words::definition::{
     DEFINITION_BYTES_MAX, DEFINITIONS_BYTES_MAX, DEFINITIONS_MAX, DefinitionKind, DefinitionPage,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use driftq_core::{
     Commit, CommitInput, CommitPart, Committed, FinishEffect, Identity, Input, NewMessage, OutputAuthor,
-    OutputDone, Payload, Receipt, Reject, ShardId,
+    OutputDone, Payload, Receipt, Reject, ShardId, Vouched,
 };
 
 use futures_util::future::{join, join_all};
@@ -45,14 +45,15 @@ struct Shares {
 }
 
 impl Broker {
-    /// The shard that decides about a commit: where its deliveries are, or else the first thing that it is about.
+    /// The shard that decides about a commit: where its deliveries are. If it has none, it is done in the name of an effect,
+    /// which ends before anything else happens; so the deciding shard is another one, if there is more to do elsewhere.
     pub(crate) fn seat_of(&self, commit: &Commit) -> ShardId {
         let of_delivery = |receipt: &Receipt| receipt.topic.shard();
         let delivery = commit.acks.first().or_else(|| commit.fences.first()).map(of_delivery);
         let effect = || commit.finishes.first().map(|finish| shard_of(finish.receipt));
         let message = || commit.messages.first().map(|message| message.topic.shard());
         let outputs = || (!commit.outputs.is_empty() || !commit.expect.is_empty()).then_some(HOME);
-        delivery.or_else(effect).or_else(outputs).or_else(message).unwrap_or(HOME)
+        delivery.or_else(outputs).or_else(effect).or_else(message).unwrap_or(HOME)
     }
 
     /// Whether everything that a commit is about is in one shard.
@@ -143,24 +144,25 @@ impl Broker {
         Ok(Ok(()))
     }
 
-    /// Tells the shards that move outputs in whose name they do.
+    /// Tells the shards in whose name they do their part.
     async fn vouch(&self, shares: &mut Shares) -> Result<(), Refusal> {
-        if shares.others.values().all(|share| share.commit.outputs.is_empty()) {
-            return Ok(());
-        }
         let own = &shares.own.commit;
         let (part, receipt) = match (own.acks.first(), own.fences.first()) {
             (Some(receipt), _) => (CommitPart::Ack(0), *receipt),
             (None, Some(receipt)) => (CommitPart::Fence(shares.own.fences[0]), *receipt),
-            (None, None) => return Ok(()),
+            (None, None) => return shares.vouch_by_effect(),
         };
+        if shares.others.values().all(|share| share.commit.outputs.is_empty()) {
+            return Ok(());
+        }
         let lease = self.live_lease(receipt).await.map_err(|failure| match failure {
             Failure::Reject(reject) => (part, reject),
             _ => (part, Reject::LeaseStale(None)),
         })?;
         let Receipt { topic, partition, offset, .. } = receipt;
         let author = OutputAuthor { topic, partition, offset, attempt: lease.attempt };
-        shares.others.values_mut().for_each(|share| share.commit.vouched = Some(author));
+        let vouched = Some(Vouched::Delivery(author));
+        shares.others.values_mut().for_each(|share| share.commit.vouched = vouched);
         Ok(())
     }
 
@@ -236,6 +238,19 @@ fn shares_of(seat: ShardId, commit: Commit) -> Result<Shares, Refusal> {
 }
 
 impl Shares {
+    /// A commit without a delivery is done in the name of its effects, if it has any elsewhere. They end first; repeated
+    /// after that, it would be refused, unless it has a name under which it is known.
+    fn vouch_by_effect(&mut self) -> Result<(), Refusal> {
+        let ends_elsewhere = self.others.values().any(|share| !share.commit.finishes.is_empty());
+        if ends_elsewhere && self.own.commit.name.is_none() {
+            let why =
+                "a commit in the name of an effect that lives in another shard needs an Idempotency-Key";
+            return Err((CommitPart::Whole, Reject::Invalid(why)));
+        }
+        self.own.commit.vouched = ends_elsewhere.then_some(Vouched::Effect);
+        Ok(())
+    }
+
     fn of(&mut self, seat: ShardId, shard: ShardId) -> &mut Share {
         if shard == seat { &mut self.own } else { self.others.entry(shard).or_default() }
     }

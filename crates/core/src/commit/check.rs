@@ -11,7 +11,7 @@ use crate::outbox::send::Mail;
 use crate::state::output::record::{Cell, pointer_bytes};
 use crate::turn::Turn;
 use crate::turn::timer::Spot;
-use crate::words::commit::{Commit, CommitPart};
+use crate::words::commit::{Commit, CommitPart, Vouched};
 use crate::words::draft::NewMessage;
 use crate::words::effect::FinishEffect;
 use crate::words::id::{Identity, RequestHash, TopicId};
@@ -87,7 +87,7 @@ impl Committing<'_> {
             let Receipt { topic, partition, offset, .. } = *receipt;
             Some(OutputAuthor { topic, partition, offset, attempt: turn.pending_attempts(spot) })
         });
-        Ok(Plan { acks, finishes, author: author.or(commit.vouched) })
+        Ok(Plan { acks, finishes, author: author.or_else(|| commit.vouched?.author()) })
     }
 }
 
@@ -141,7 +141,8 @@ impl Turn {
             if mode != appends {
                 return Err(refused(Reject::OutputModeDiffers));
             }
-            if let Some(newer) = commit.vouched.filter(|_| !is_held).and_then(|by| overtaken(cell, by)) {
+            let vouched = commit.vouched.and_then(Vouched::author);
+            if let Some(newer) = vouched.filter(|_| !is_held).and_then(|by| overtaken(cell, by)) {
                 return Err(refused(Reject::LeaseStale(Some(newer))));
             }
             let cost = pointer_bytes(dedupe_key, location, digest);

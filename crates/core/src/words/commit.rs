@@ -40,9 +40,27 @@ pub struct Commit {
     pub tenant: String,
     /// Only if entities have these versions.
     pub expect: Vec<Expected>,
-    /// The delivery in whose name this is done, if it lives in another shard, which has found it current: what a later
-    /// attempt of its message has done is not undone.
-    pub vouched: Option<OutputAuthor>,
+    /// In whose name this is done, if that lives in another shard, which has found it current.
+    pub vouched: Option<Vouched>,
+}
+
+/// What another shard has looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vouched {
+    /// A delivery, which is the newest of its message: what a later attempt has done is not undone.
+    Delivery(OutputAuthor),
+    /// The lease of an effect, which has ended it.
+    Effect,
+}
+
+impl Vouched {
+    /// The delivery, if it is one.
+    pub(crate) const fn author(self) -> Option<OutputAuthor> {
+        match self {
+            Self::Delivery(author) => Some(author),
+            Self::Effect => None,
+        }
+    }
 }
 
 /// Which part of a commit, counted from zero.

@@ -6,7 +6,7 @@ use crate::support::post::Pair;
 use driftq_core::ledger::Status;
 use driftq_core::{
     Answer, Commit, CommitInput, CommitPart, Committed, Input, NewOutput, OutputAuthor, OutputDone, Reject,
-    RequestHash, Settings, TopicId,
+    RequestHash, Settings, TopicId, Vouched,
 };
 
 fn pair() -> Pair {
@@ -64,7 +64,7 @@ fn author(attempt: u32) -> OutputAuthor {
 }
 
 fn vouched(attempt: u32, outputs: Vec<NewOutput>) -> Commit {
-    Commit { vouched: Some(author(attempt)), outputs, ..Commit::default() }
+    Commit { vouched: Some(Vouched::Delivery(author(attempt))), outputs, ..Commit::default() }
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn outputs_are_moved_by_a_delivery_for_which_another_shard_vouches() {
     assert_eq!(rig.refused(vouched(2, late)), (CommitPart::Output(1), Reject::LeaseStale(Some(3))));
     assert_eq!(at(&mut rig), "c");
     let other = OutputAuthor { offset: 5, ..author(1) };
-    rig.commit(Commit { vouched: Some(other), ..vouched(1, move_to("d")) });
+    rig.commit(Commit { vouched: Some(Vouched::Delivery(other)), ..vouched(1, move_to("d")) });
     assert_eq!(at(&mut rig), "d", "another message is another matter");
     // What is added is added once, whoever comes first.
     let added = || vec![appended("v1", "list", "k", "x")];
@@ -114,4 +114,17 @@ fn an_effect_that_has_ended_does_not_stop_a_commit_that_is_vouched_for() {
     assert!(matches!(rig.refused(spent), (CommitPart::Effect(0), Reject::EffectStale(_))));
     rig.commit(Commit { finishes, ..vouched(1, outputs()) });
     assert!(rig.outputs("v1").is_some());
+}
+
+#[test]
+fn an_effect_that_another_shard_has_ended_moves_outputs_in_nobodys_name() {
+    let mut rig = pair().there;
+    let moved = |location| vec![output("v1", "p", location)];
+    rig.commit(Commit { vouched: Some(Vouched::Effect), outputs: moved("a"), ..Commit::default() });
+    rig.commit(vouched(1, moved("b")));
+    // It is no attempt that another one could have overtaken.
+    let by_effect = Commit { vouched: Some(Vouched::Effect), outputs: moved("c"), ..Commit::default() };
+    assert_eq!(rig.commit(by_effect).outputs, [OutputDone::Replaced]);
+    let nobody = Commit { outputs: moved("d"), ..Commit::default() };
+    assert!(matches!(rig.refused(nobody), (CommitPart::Whole, Reject::Invalid(_))));
 }

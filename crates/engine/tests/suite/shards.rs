@@ -354,6 +354,47 @@ async fn a_commit_reaches_into_other_shards() {
 }
 
 #[tokio::test]
+async fn an_effect_alone_commits_into_other_shards_once() {
+    let broker = start(several());
+    let topics = one_in_each(&broker).await;
+    let bound = one_leased(&broker, &topics[2], "x").await;
+    let begun = |key: &'static str| EffectCall { delivery: Some(bound.receipt), ..effect("render", key) };
+    let lease = begin(&broker, &begun("1")).await;
+    assert_eq!(shard_of_effect(&lease), ShardId(2));
+    let commit = |name: Option<Identity>| CommitCall {
+        name,
+        effects: vec![(lease.receipt, paid())],
+        messages: vec![follow_up(&topics[1], "rendered")],
+        outputs: vec![replaced("s3://page")],
+        ..CommitCall::default()
+    };
+    // Without a name it could not be repeated.
+    let nameless = broker.commit(commit(None)).await.unwrap_err();
+    assert!(matches!(nameless, Failure::Commit(CommitPart::Whole, _)), "{nameless}");
+    assert!(matches!(broker.begin_effect(&begun("1")).await.unwrap(), Begun::Running { .. }));
+    let name = Some(Identity::of("", "", "page-1"));
+    let done = soon(broker.commit(commit(name))).await.unwrap();
+    let again = soon(broker.commit(commit(name))).await.unwrap();
+    assert_eq!((done.already, again.already), (false, true));
+    assert_eq!((&again.produced, &again.outputs), (&done.produced, &done.outputs));
+    assert_eq!(values(&leased(&broker, &topics[1]).await), ["rendered"]);
+    assert_eq!(location(&broker).await, "s3://page");
+    // A holder that is too late does nothing anywhere.
+    let late = begin(&broker, &begun("2")).await;
+    let stale = driftq_core::EffectReceipt { epoch: late.receipt.epoch + 1, ..late.receipt };
+    let refused = broker
+        .commit(CommitCall {
+            name: Some(Identity::of("", "", "page-2")),
+            effects: vec![(stale, paid())],
+            outputs: vec![replaced("s3://late")],
+            ..CommitCall::default()
+        })
+        .await;
+    assert!(matches!(refused.unwrap_err(), Failure::Commit(CommitPart::Effect(0), _)));
+    assert_eq!(location(&broker).await, "s3://page");
+}
+
+#[tokio::test]
 async fn a_commit_that_any_shard_refuses_does_nothing() {
     let broker = start(several());
     let topics = one_in_each(&broker).await;
