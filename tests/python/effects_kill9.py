@@ -34,7 +34,8 @@ class World:
     """The broker, and everything that was asked of it."""
 
     def __init__(self, seed, shards):
-        self.seed, self.server, self.life = seed, Server(*FLAGS, "--shards", str(shards)), 1
+        self.seed, self.shards, self.life = seed, shards, 1
+        self.server = Server(*FLAGS, "--shards", str(shards))
         self.alive, self.stop = threading.Event(), threading.Event()
         self.numbers = itertools.count(1)
         self.keys, self.policies = [], {}
@@ -321,7 +322,7 @@ def judge(world, facts):
         found = KeyChecker(key, events, facts.outcomes[key], world.policy(key)).check()
         if found:
             complaints.append("\n  ".join([*found, history(world, key)]))
-    for key, found in CommitChecker(world.commits, world.deliveries, world.acks, facts).check():
+    for key, found in CommitChecker(world.commits, world.deliveries, world.acks, facts, world.shards).check():
         complaints.append(f"{found}\n  {history(world, key)}")
     return complaints
 

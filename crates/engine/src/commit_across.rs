@@ -191,6 +191,11 @@ impl Broker {
     }
 }
 
+/// The name of what a shard does of a commit of that name, which another shard decides.
+pub(crate) fn share_name(name: Identity, shard: ShardId) -> Identity {
+    Identity::of_parts(&[b"share", &name.0, &[shard.0]])
+}
+
 /// Cuts a commit.
 fn shares_of(seat: ShardId, commit: Commit) -> Result<Shares, Refusal> {
     if let Some(place) = commit.acks.iter().position(|receipt| receipt.topic.shard() != seat) {
@@ -232,7 +237,7 @@ fn shares_of(seat: ShardId, commit: Commit) -> Result<Shares, Refusal> {
     for (shard, share) in &mut shares.others {
         share.commit.tenant.clone_from(&tenant);
         share.commit.request = request;
-        share.commit.name = name.map(|name| Identity::of_parts(&[b"share", &name.0, &[shard.0]]));
+        share.commit.name = name.map(|name| share_name(name, *shard));
     }
     Ok(shares)
 }

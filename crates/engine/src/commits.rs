@@ -13,9 +13,11 @@ use driftq_core::{
 use futures_util::future::join_all;
 
 use crate::broker::{Broker, INTERRUPTED, unexpected};
+use crate::commit_across::share_name;
 use crate::effect_request::EffectEnd;
 use crate::effects::{finishing, local};
 use crate::failure::Failure;
+use crate::house::HOME;
 use crate::locks::read;
 use crate::request::{Draft, Produced};
 use crate::routing::{Reservation, Reserved, Turn};
@@ -278,7 +280,10 @@ impl Broker {
                 Description::Commit(done) => done,
                 other => return Err(unexpected(&other)),
             };
-            if let Some(done) = done {
+            if let Some(mut done) = done {
+                if done.outputs.is_empty() && shard.id != HOME {
+                    done.outputs = self.outputs_of_share(name).await?;
+                }
                 let produced = done.stored.iter().map(|stored| self.placed(Arc::default(), *stored, true));
                 return Ok(Some(Committed {
                     already: true,
@@ -289,6 +294,14 @@ impl Broker {
             }
         }
         Ok(None)
+    }
+
+    /// What became of the outputs of a commit that another shard than theirs has decided.
+    async fn outputs_of_share(&self, name: Identity) -> Result<Vec<OutputDone>, Failure> {
+        match self.home().describe(Query::Commit(share_name(name, HOME))).await? {
+            Description::Commit(done) => Ok(done.map(|done| done.outputs).unwrap_or_default()),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Shows readers of a dataset another version.
@@ -370,7 +383,20 @@ impl Broker {
     /// Some outputs of a version.
     pub async fn outputs(&self, list: OutputList) -> Result<OutputPage, Failure> {
         match self.home().describe(Query::Outputs(list)).await? {
-            Description::Outputs(page) => page.ok_or(Failure::Reject(Reject::OutputUnknown)),
+            Description::Outputs(page) => {
+                let mut page = page.ok_or(Failure::Reject(Reject::OutputUnknown))?;
+                let catalog = read(&self.house().catalog);
+                for output in &mut page.outputs {
+                    let author = output.author.filter(|_| output.by.is_none());
+                    let named = author.and_then(|by| Some((Arc::clone(catalog.name(by.topic)?), by)));
+                    output.by = output
+                        .by
+                        .take()
+                        .or_else(|| named.map(|(topic, by)| (topic, by.partition, by.offset, by.attempt)));
+                }
+                drop(catalog);
+                Ok(page)
+            }
             other => Err(unexpected(&other)),
         }
     }

@@ -69,7 +69,8 @@ impl Broker {
             let whole = self.run_in_numbers(&name).await?;
             runs.extend(whole.filter(|run| cut.is_none_or(|cut| run.started >= cut)));
         }
-        runs.sort_by_key(|run| Reverse(run.started));
+        // Of those that began together, the one with the higher number in its first shard.
+        runs.sort_by_key(|run| Reverse((run.started, run.number)));
         if let Some(last) = runs.get((list.limit as usize).saturating_sub(1)).map(|run| run.started) {
             // All that began at the same moment: the next page begins before it.
             runs.retain(|run| run.started >= last);

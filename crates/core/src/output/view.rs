@@ -97,6 +97,7 @@ impl Turn {
             digest: Arc::clone(&pointer.digest),
             at: pointer.at,
             by,
+            author: pointer.by,
         }
     }
 }

@@ -139,8 +139,10 @@ pub struct OutputView {
     pub digest: Arc<str>,
     /// When it was committed.
     pub at: Time,
-    /// By whose authority: topic, partition, offset and attempt.
+    /// By whose authority: topic, partition, offset and attempt. The topic's name is known to its own shard only.
     pub by: Option<(Arc<str>, u32, u64, u32)>,
+    /// The same, with the topic's number.
+    pub author: Option<OutputAuthor>,
 }
 
 /// The delivery by whose authority a pointer was moved.
