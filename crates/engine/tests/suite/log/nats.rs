@@ -178,3 +178,11 @@ async fn a_second_server_takes_over_and_the_first_steps_down() {
         take_over::a_second_server_takes_over_and_the_first_steps_down(Storage::Nats(place)).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_shards_are_kept_and_taken_over() {
+    if is_there() {
+        let place = tokio::task::spawn_blocking(|| place(&SERVER)).await.unwrap();
+        take_over::several_shards_are_kept_and_taken_over(Storage::Nats(place)).await;
+    }
+}

@@ -200,3 +200,8 @@ async fn a_second_server_takes_over_and_the_first_steps_down() {
     let storage = Storage::Postgres(place(DATABASE.url()));
     take_over::a_second_server_takes_over_and_the_first_steps_down(storage).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_shards_are_kept_and_taken_over() {
+    take_over::several_shards_are_kept_and_taken_over(Storage::Postgres(place(DATABASE.url()))).await;
+}

@@ -1,13 +1,20 @@
 //! Two servers on one log, whatever engine keeps it.
 
-use driftq_engine::{Broker, Config, Failure, Storage};
+use std::collections::BTreeSet;
+
+use driftq_core::{Settlement, Verdict};
+use driftq_engine::{Broker, CommitCall, Config, Draft, Failure, LeaseCall, StartError, Storage};
 
 use crate::common::{ack_of, config, next, reader, soon, text, until, value};
 
 async fn started(storage: &Storage) -> Broker {
-    let config = Config { storage: storage.clone(), ..config() };
+    with_shards(storage, 0).await.unwrap()
+}
+
+async fn with_shards(storage: &Storage, shards: u8) -> Result<Broker, StartError> {
+    let config = Config { storage: storage.clone(), shards, ..config() };
     let starting = tokio::task::spawn_blocking(move || Broker::start(config));
-    soon(starting).await.unwrap().unwrap().broker
+    soon(starting).await.unwrap().map(|started| started.broker)
 }
 
 /// The first server is not rebuilt over and over: it says who has the log, and stays down.
@@ -38,5 +45,66 @@ pub(crate) async fn a_second_server_takes_over_and_the_first_steps_down(storage:
         soon(third.ack(ack_of("t", "g", &delivered))).await.unwrap();
     }
     drop(stream);
+    soon(third.stop()).await;
+}
+
+/// A message of a topic, on loan for long.
+async fn one_leased(broker: &Broker, topic: &str) -> driftq_engine::Delivered {
+    let call = LeaseCall {
+        topic: topic.into(),
+        group: "g".into(),
+        owner: "me".into(),
+        max: 1,
+        lease_ms: Some(600_000),
+        wait_ms: 10_000,
+        request_id: None,
+    };
+    soon(broker.lease(call)).await.unwrap().remove(0)
+}
+
+/// All shards are taken over together, with what was on its way between them.
+pub(crate) async fn several_shards_are_kept_and_taken_over(storage: Storage) {
+    let first = with_shards(&storage, 3).await.unwrap();
+    let topics: Vec<String> = (0..9).map(|n| format!("t{n}")).collect();
+    for topic in &topics {
+        first.create_topic(topic, 1).await.unwrap();
+    }
+    let shard = |topic: &String| first.topic_number(topic).unwrap().shard();
+    assert_eq!(topics.iter().map(shard).collect::<BTreeSet<_>>().len(), 3);
+    soon(first.produce(&topics[0], text("hop"))).await.unwrap();
+    // From topic to topic, and so from shard to shard.
+    for (from, to) in topics.iter().zip(&topics[1..]) {
+        let delivered = one_leased(&first, from).await;
+        let message = Draft { message: text("hop"), ..Draft::default() };
+        let commit = CommitCall {
+            acks: vec![delivered.receipt],
+            messages: vec![(to.as_str().into(), message)],
+            ..CommitCall::default()
+        };
+        soon(first.commit(commit)).await.unwrap();
+    }
+    let held = one_leased(&first, &topics[8]).await;
+    let token = first.token(&held.receipt);
+
+    let second = started(&storage).await;
+    assert_eq!(second.shard_count(), 3);
+    for topic in &topics {
+        let refused = soon(first.produce(topic, text("lost"))).await;
+        assert!(matches!(refused, Err(Failure::Unavailable(_))), "{topic}: {refused:?}");
+        soon(second.produce(topic, text("late"))).await.unwrap();
+    }
+    // What is on loan stays so: its holder settles it at the next server.
+    let receipt = second.receipt(&token).unwrap();
+    let settled = second.settle(vec![Settlement { receipt, verdict: Verdict::Ack }]).await.unwrap();
+    assert_eq!(settled, [driftq_core::Outcome::Ok]);
+    soon(first.stop()).await;
+    soon(second.stop()).await;
+    let fewer = with_shards(&storage, 2).await.map(drop).unwrap_err();
+    assert!(matches!(fewer, StartError::Shards { found: 3, wanted: 2, .. }), "{fewer}");
+    let third = with_shards(&storage, 4).await.unwrap();
+    assert_eq!(third.shard_count(), 4);
+    for topic in &topics {
+        assert_eq!(value(&one_leased(&third, topic).await), "late");
+    }
     soon(third.stop()).await;
 }
