@@ -4,10 +4,10 @@ use super::Asset;
 
 pub(super) static ASSETS: [Asset; 3] = [
     Asset {
-        path: "assets/index-CpinLcEw.js",
+        path: "assets/index-lAda7FBk.js",
         content_type: "text/javascript; charset=utf-8",
-        tag: "\"274a7dbe5dd2ae04\"",
-        bytes: include_bytes!("../../../assets/ui/index-CpinLcEw.js.gz"),
+        tag: "\"613fff05791699ba\"",
+        bytes: include_bytes!("../../../assets/ui/index-lAda7FBk.js.gz"),
     },
     Asset {
         path: "assets/style-B6QPKiGx.css",
@@ -18,7 +18,7 @@ pub(super) static ASSETS: [Asset; 3] = [
     Asset {
         path: "index.html",
         content_type: "text/html; charset=utf-8",
-        tag: "\"685abbca44bf193a\"",
+        tag: "\"9e08377378b97ffa\"",
         bytes: include_bytes!("../../../assets/ui/index.html.gz"),
     },
 ];
