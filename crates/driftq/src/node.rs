@@ -28,8 +28,8 @@ use super::{
 };
 
 /// How long a server that was asked to leave the work to others goes on, so that the others know and keep new requests
-/// back: several beats of theirs, since one that is late sends what it is asked into a connection that is being closed.
-const NOTICE: Duration = SEAT_TIME;
+/// back.
+const NOTICE: Duration = SEAT_TIME.checked_div(2).expect("two is not zero");
 
 /// Serves in turns with the others, until a signal ends it.
 pub(super) async fn serve(
