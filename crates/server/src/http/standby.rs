@@ -117,6 +117,9 @@ impl Standby {
             discard_body(body).await;
             let mut answer = refusal(&nobody("this server does not serve any more"), Dialect::V2, id);
             put(&mut answer, RELAYED, HeaderValue::from_static(NOT_HERE));
+            // Asked again in a moment, it may serve by then, and this edge be closing: a connection that was kept would take
+            // the next request along.
+            put(&mut answer, CONNECTION, HeaderValue::from_static("close"));
             return Ok(answer);
         }
         if prefers_redirect(&head.headers) {
