@@ -1,13 +1,14 @@
 //! How far each of several logs may be copied.
 //!
 //! A shard that is told that its parcel has arrived gives the parcel up, and a shard that is told that a parcel was given
-//! up forgets where its message lies. So a copy in which a parcel was given up must also have it arrived, or the message
+//! up forgets where its message lies. So a copy in which a parcel has arrived must also have it sent, or the commit that
+//! sent it is done again and sends another; a copy in which a parcel was given up must also have it arrived, or the message
 //! is lost; and a copy in which the place of a message was forgotten must also have its parcel given up, or the sender
 //! asks for a place that nobody knows.
 //!
 //! Whatever a shard says of another one was durable there before. So the logs as they were at any one moment agree, and
 //! of all ends up to which they agree there are highest ones: those to which the ends are lowered here, and never below
-//! what was there when the copy began. What arrived or was forgotten before the part that was looked at is in the copy,
+//! what was there when the copy began. What was sent, arrived or was forgotten before the part that was looked at is in the copy,
 //! whatever is lowered.
 
 use std::collections::HashMap;
@@ -20,7 +21,9 @@ use crate::log::Lsn;
 /// after the ends of all shards were known. Each with the place where its batch begins.
 #[derive(Default)]
 pub(super) struct Crossings {
-    /// Parcels of this shard that have arrived, by their numbers.
+    /// Parcels that this shard has sent, by their numbers.
+    sent: HashMap<u64, Lsn>,
+    /// Those of them that have arrived.
     posted: HashMap<u64, Lsn>,
     /// Parcels of other shards that have arrived here: from whom, and the number there.
     received: Vec<(Lsn, ShardId, u64)>,
@@ -34,6 +37,9 @@ impl Crossings {
         // Where in the batch something is said makes no difference.
         Fact::each(Position(frame.0), body, |_, fact| {
             match fact {
+                Fact::Outbox(OutboxFact::Sent { number, .. }) => {
+                    self.sent.insert(number, frame);
+                }
                 Fact::Outbox(OutboxFact::Posted { number, .. }) => {
                     self.posted.insert(number, frame);
                 }
@@ -53,6 +59,11 @@ impl Crossings {
         beyond.map(|(_, from, number)| (*from, *number))
     }
 
+    /// Whether this shard has sent a parcel, but not below `end`.
+    fn sends_later(&self, number: u64, end: Lsn) -> bool {
+        self.sent.get(&number).is_some_and(|frame| *frame >= end)
+    }
+
     /// The lowest parcel of this shard that was given up, but not below `end`.
     fn kept(&self, end: Lsn) -> Option<u64> {
         self.posted.iter().filter(|(_, frame)| **frame >= end).map(|(number, _)| *number).min()
@@ -64,6 +75,13 @@ pub(super) fn shorten(ends: &mut [Lsn], shards: &[Crossings]) {
     loop {
         let before = ends.to_vec();
         for (here, crossings) in shards.iter().enumerate() {
+            let orphan = crossings.received.iter().find(|(_, from, number)| {
+                let from = usize::from(from.0);
+                shards.get(from).is_some_and(|sender| sender.sends_later(*number, ends[from]))
+            });
+            if let Some((frame, ..)) = orphan {
+                ends[here] = ends[here].min(*frame);
+            }
             for (from, number) in crossings.missing(ends[here]) {
                 let from = usize::from(from.0);
                 if let Some(frame) = shards.get(from).and_then(|sender| sender.posted.get(&number)) {
@@ -88,7 +106,7 @@ pub(super) fn shorten(ends: &mut [Lsn], shards: &[Crossings]) {
 
 #[cfg(test)]
 mod tests {
-    use driftq_core::Stored;
+    use driftq_core::{MessageFact, Stored};
 
     use super::*;
 
@@ -96,11 +114,12 @@ mod tests {
     enum Said {
         /// Something that is no other shard's business.
         Else,
+        Sent(u64),
         Posted(u64),
         Received(u8, u64),
         Settled(u8, u64),
     }
-    use Said::{Else, Posted, Received, Settled};
+    use Said::{Else, Posted, Received, Sent, Settled};
 
     /// The batches of a log.
     type Batches = Vec<Vec<Said>>;
@@ -113,6 +132,10 @@ mod tests {
         for said in said {
             let fact = match *said {
                 Else => Fact::Keyed { secret: [1; 32] },
+                Sent(number) => {
+                    let message = MessageFact::default();
+                    Fact::Outbox(OutboxFact::Sent { number, native: false, reserved: false, message })
+                }
                 Posted(number) => Fact::Outbox(OutboxFact::Posted { number, stored }),
                 Received(from, number) => {
                     Fact::Outbox(OutboxFact::Received { from: ShardId(from), number, stored })
@@ -148,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_end_is_lowered_to_where_the_logs_agree() {
-        let cases: [Case<'_>; 7] = [
+        let cases: [Case<'_>; 9] = [
             ("one shard", vec![vec![vec![Else], vec![Else]]], &[2], &[2]),
             ("nothing goes across", vec![vec![vec![Else]; 3], vec![vec![Else]; 2]], &[2, 1], &[2, 1]),
             (
@@ -177,6 +200,21 @@ mod tests {
                 vec![vec![vec![Else], vec![Posted(5)]], vec![vec![Else], vec![Received(0, 5)]]],
                 &[1, 1],
                 &[1, 1],
+            ),
+            (
+                "a parcel arrived below, and was sent beyond the end",
+                vec![
+                    vec![vec![Else], vec![Sent(5)], vec![Posted(5)]],
+                    vec![vec![Else], vec![Received(0, 5)], vec![Else]],
+                ],
+                &[1, 3],
+                &[1, 1],
+            ),
+            (
+                "a parcel arrived and was sent below",
+                vec![vec![vec![Sent(5)], vec![Posted(5)]], vec![vec![Else], vec![Received(0, 5)]]],
+                &[1, 2],
+                &[1, 2],
             ),
             (
                 "numbers of different senders are different parcels",
@@ -248,6 +286,11 @@ mod tests {
         (0..logs.len()).all(|here| {
             let sender = u8::try_from(here).unwrap();
             all(here).all(|(n, said)| match said {
+                Sent(number) if n >= ends[here] => (0..logs.len()).all(|other| {
+                    let wanted =
+                        |said| matches!(said, Received(from, found) if (from, found) == (sender, number));
+                    !says(other, ends[other], &wanted)
+                }),
                 Posted(number) if n < ends[here] => (0..logs.len()).all(|other| {
                     let wanted =
                         |said| matches!(said, Received(from, found) if (from, found) == (sender, number));
@@ -272,6 +315,7 @@ mod tests {
             let (from, other) = (random(3), random(2) + 1);
             let sender = u8::try_from(from).unwrap();
             let to = (from + other) % 3;
+            logs[from][random(4)].push(Sent(number));
             logs[from][random(4)].push(Posted(number));
             logs[to][random(4)].push(Received(sender, number));
             if random(4) == 0 {
