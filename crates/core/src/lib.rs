@@ -33,6 +33,7 @@ mod turn;
 mod view;
 mod words;
 
+pub use commit::across::{Across, Next, Question, Reply};
 pub use delivery::produce::PRIORITY_MAX;
 /// The rules over effects, which a service without a broker shares.
 pub use driftq_rules as ledger;
@@ -64,7 +65,8 @@ pub use words::audit::{
 pub use words::blob::{About, Blob, Ending, NewBlob};
 pub use words::codec::Malformed;
 pub use words::commit::{
-    COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, Committed, Vouched,
+    COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, CommitResult,
+    Committed, Refusal, Vouched,
 };
 pub use words::definition::{
     DEFINITION_BYTES_MAX, DEFINITIONS_BYTES_MAX, DEFINITIONS_MAX, DefinitionKind, DefinitionPage,

@@ -5,17 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use driftq_core::{
-    Answer, Commit, CommitInput, CommitPart, DatasetSummary, DatasetView, Description, Expected, Identity,
-    Input, Named, NewOutput, OutputDone, OutputInput, OutputList, OutputPage, Query, Read, Receipt, Reject,
-    ShardId, VersionsList,
+    Answer, Commit, CommitInput, CommitPart, CommitResult, DatasetSummary, DatasetView, Description,
+    Expected, Identity, Input, Named, NewOutput, OutputDone, OutputInput, OutputList, OutputPage, Query,
+    Read, Receipt, Reject, ShardId, VersionsList,
 };
 
 use futures_util::future::join_all;
 
 use crate::broker::{Broker, INTERRUPTED, unexpected};
-use crate::commit_across::share_name;
 use crate::effect_request::EffectEnd;
-use crate::effects::{finishing, local};
+use crate::effects::finishing;
 use crate::failure::Failure;
 use crate::house::HOME;
 use crate::locks::read;
@@ -100,15 +99,6 @@ impl CommitTally {
     }
 }
 
-/// What a shard says about a commit.
-pub(crate) type CommitResult = Result<driftq_core::Committed, (CommitPart, Reject)>;
-
-/// A commit whose effects are named as their shard names them.
-fn localized(mut commit: Commit) -> Commit {
-    commit.finishes.iter_mut().for_each(|finish| finish.receipt = local(finish.receipt));
-    commit
-}
-
 /// Has one shard do a commit, all of which is there.
 pub(crate) async fn commit_in(shard: &Shared, commit: Commit) -> Result<CommitResult, Failure> {
     let (bytes, commit) = (weight(&commit), Box::new(commit));
@@ -137,11 +127,11 @@ impl Broker {
     pub async fn commit(&self, mut call: CommitCall<'_>) -> Result<Committed, Failure> {
         let mut reserved = Reserved::new();
         let (commit, topics) = self.prepare_commit(&mut call, &mut reserved).await?;
-        let (seat, tally) = (self.seat_of(&commit), CommitTally::of(&commit, topics));
+        let (seat, tally) = (commit.seat(), CommitTally::of(&commit, topics));
         let result = if self.is_whole_in(seat, &commit) {
-            commit_in(self.shard(seat), localized(commit)).await?
+            commit_in(self.shard(seat), commit.localized()).await?
         } else {
-            Box::pin(self.commit_across(seat, commit)).await?
+            Box::pin(self.commit_across(commit)).await?
         };
         drop(reserved);
         self.committed(tally, result)
@@ -166,13 +156,13 @@ impl Broker {
                     continue;
                 }
             };
-            let (seat, tally) = (self.seat_of(&commit), CommitTally::of(&commit, topics));
+            let (seat, tally) = (commit.seat(), CommitTally::of(&commit, topics));
             if self.is_whole_in(seat, &commit) {
                 let together = of_shards.entry(seat).or_default();
                 together.tallies.push((place, tally));
-                together.commits.push(localized(commit));
+                together.commits.push(commit.localized());
             } else {
-                across.push(async move { (place, tally, self.commit_across(seat, commit).await) });
+                across.push(async move { (place, tally, self.commit_across(commit).await) });
             }
         }
         // All at once: each of them waits for several logs.
@@ -298,7 +288,7 @@ impl Broker {
 
     /// What became of the outputs of a commit that another shard than theirs has decided.
     async fn outputs_of_share(&self, name: Identity) -> Result<Vec<OutputDone>, Failure> {
-        match self.home().describe(Query::Commit(share_name(name, HOME))).await? {
+        match self.home().describe(Query::Commit(name.of_share(HOME))).await? {
             Description::Commit(done) => Ok(done.map(|done| done.outputs).unwrap_or_default()),
             other => Err(unexpected(&other)),
         }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use driftq_core::{
-    About, Answer, BeginEffect, Description, EffectAnswer, EffectInput, EffectLease, EffectReceipt, Identity,
-    Input, NewBlob, Query, Reject, RequestHash, ShardId, Ticket,
+    About, Answer, BeginEffect, Description, EffectAnswer, EffectInput, EffectLease, Identity, Input,
+    NewBlob, Query, Reject, RequestHash, ShardId, Ticket,
 };
 use tokio::sync::oneshot;
 
 use crate::broker::{Broker, INTERRUPTED, STOPPING, unexpected};
 use crate::effect_request::{Begun, EffectCall};
-use crate::effects::{LOOKS_MAX, see_ending, short_hash, tagged, unreadable};
+use crate::effects::{LOOKS_MAX, see_ending, short_hash, unreadable};
 use crate::failure::Failure;
 use crate::house::HOME;
 use crate::inbox::{Reply, Request};
@@ -133,9 +133,7 @@ impl Broker {
 async fn seen_begun(shard: &Shared, answer: EffectAnswer) -> Result<Begun, Lost> {
     let begun = match answer {
         EffectAnswer::Execute(lease) => {
-            let EffectReceipt { number, epoch } = lease.receipt;
-            let receipt = EffectReceipt { number: tagged(shard.id, number), epoch };
-            Begun::Execute(EffectLease { receipt, ..lease })
+            Begun::Execute(EffectLease { receipt: lease.receipt.sent_from(shard.id), ..lease })
         }
         EffectAnswer::Running { epoch, attempt, retry_after_ms } => {
             Begun::Running { epoch, attempt, retry_after_ms }

@@ -38,7 +38,7 @@ impl Broker {
         receipt: EffectReceipt,
         end: &EffectEnd<'_>,
     ) -> Result<EffectEnded, Failure> {
-        let (shard, receipt) = (self.shard(shard_of(receipt)), local(receipt));
+        let (shard, receipt) = (self.shard(receipt.shard()), receipt.local());
         let finish = finishing(receipt, end);
         let bytes = finish.ending.bytes.len();
         let answer =
@@ -62,8 +62,8 @@ impl Broker {
         receipt: EffectReceipt,
         lease_ms: Option<u64>,
     ) -> Result<EffectLease, Failure> {
-        let (shard, told) = (self.shard(shard_of(receipt)), receipt);
-        let receipt = local(receipt);
+        let (shard, told) = (self.shard(receipt.shard()), receipt);
+        let receipt = receipt.local();
         match shard
             .ask(0, true, |ticket| Input::Effect(EffectInput::Renew { ticket, receipt, lease_ms }))
             .await?
@@ -78,7 +78,7 @@ impl Broker {
     /// The holder of a lease gives it up, because nothing was sent or because that is not known; says whether it had
     /// before.
     pub async fn release_effect(&self, receipt: EffectReceipt, uncertain: bool) -> Result<bool, Failure> {
-        let (shard, receipt) = (self.shard(shard_of(receipt)), local(receipt));
+        let (shard, receipt) = (self.shard(receipt.shard()), receipt.local());
         match shard
             .ask(0, true, |ticket| Input::Effect(EffectInput::Release { ticket, receipt, uncertain }))
             .await?
@@ -187,12 +187,13 @@ impl Broker {
     /// Some effects, those of one shard after those of another, oldest first. What was moved while it was being read is
     /// left out.
     pub async fn effects(&self, filter: &EffectFilter<'_>) -> Result<EffectSight, Failure> {
-        let first = usize::from(shard_of(EffectReceipt { number: filter.after, epoch: 0 }).0);
+        let after = EffectReceipt { number: filter.after, epoch: 0 };
+        let first = usize::from(after.shard().0);
         let mut sight = EffectSight::default();
         for shard in self.shards().iter().skip(first) {
             let begins_here = usize::from(shard.id.0) == first;
             let list = EffectList {
-                after: if begins_here { filter.after & NUMBER_MASK } else { 0 },
+                after: if begins_here { after.local().number } else { 0 },
                 limit: filter.limit.saturating_sub(u32::try_from(sight.seen.len()).unwrap_or(u32::MAX)),
                 status: filter.status,
                 tenant: filter.tenant.as_deref().map(short_hash),
@@ -210,13 +211,13 @@ impl Broker {
                 }
             }
             sight.scanned += page.scanned;
-            sight.next = page.next.map(|next| tagged(shard.id, next));
+            sight.next = page.next.map(|next| place(shard.id, next));
             let is_last = usize::from(shard.id.0) + 1 == self.shard_count();
             if sight.next.is_some() || is_last {
                 break;
             }
             if sight.seen.len() >= filter.limit as usize {
-                sight.next = Some(tagged(ShardId(shard.id.0 + 1), 0));
+                sight.next = Some(place(ShardId(shard.id.0 + 1), 0));
                 break;
             }
         }
@@ -224,22 +225,9 @@ impl Broker {
     }
 }
 
-/// Numbers of effects are counted in each shard; what leaves the broker says which.
-const NUMBER_BITS: u32 = 56;
-const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
-
-pub(crate) const fn tagged(shard: ShardId, number: u64) -> u64 {
-    (shard.0 as u64) << NUMBER_BITS | number
-}
-
-/// The shard of an effect whose lease left the broker.
-pub(crate) const fn shard_of(receipt: EffectReceipt) -> ShardId {
-    ShardId((receipt.number >> NUMBER_BITS) as u8)
-}
-
-/// A lease as its shard knows it.
-pub(crate) const fn local(receipt: EffectReceipt) -> EffectReceipt {
-    EffectReceipt { number: receipt.number & NUMBER_MASK, epoch: receipt.epoch }
+/// Where a list goes on.
+const fn place(shard: ShardId, number: u64) -> u64 {
+    EffectReceipt { number, epoch: 0 }.sent_from(shard).number
 }
 
 /// Reads everything that the log of its shard keeps about an effect.

@@ -25,7 +25,7 @@ use crate::seal::Seal;
 use crate::shared::Shared;
 
 /// The shard that has what belongs to no topic.
-pub(crate) const HOME: ShardId = ShardId(0);
+pub(crate) const HOME: ShardId = ShardId::HOME;
 /// Scopes of effects that are remembered to live elsewhere than their name says; those beyond it live where it says.
 const SCOPES_MAX: usize = 1_000_000;
 

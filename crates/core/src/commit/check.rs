@@ -11,7 +11,7 @@ use crate::outbox::send::Mail;
 use crate::state::output::record::{Cell, pointer_bytes};
 use crate::turn::Turn;
 use crate::turn::timer::Spot;
-use crate::words::commit::{Commit, CommitPart, Vouched};
+use crate::words::commit::{Commit, CommitPart, Refusal, Vouched};
 use crate::words::draft::NewMessage;
 use crate::words::effect::FinishEffect;
 use crate::words::id::{Identity, RequestHash, TopicId};
@@ -23,9 +23,6 @@ use crate::words::route::validate_name;
 
 /// Versions of datasets that one commit may say were read.
 pub(crate) const READS_MAX: usize = 100;
-
-/// Why a commit cannot be done.
-pub(super) type Refusal = (CommitPart, Reject);
 
 /// What a commit comes down to.
 pub(super) struct Plan {

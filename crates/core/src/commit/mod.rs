@@ -3,13 +3,13 @@
 //! All of it is looked at first; nothing is written unless everything will be. What is written goes into one batch of
 //! the log, which is whole or never happened.
 
+pub(crate) mod across;
 pub(crate) mod check;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::commit::check::Refusal;
 use crate::delivery::Deliveries;
 use crate::effect::desk::EffectDesk;
 use crate::log::commit::{CommitFact, Results};
@@ -21,7 +21,7 @@ use crate::turn::journal::{Haste, lifetime};
 use crate::turn::timer::{Due, FORGET_SLACK_MS};
 use crate::words::action::{Action, Answer, Output};
 use crate::words::commit::{
-    COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, Committed,
+    COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, Committed, Refusal,
 };
 use crate::words::draft::NewMessage;
 use crate::words::id::{GroupId, Identity, RequestHash, Ticket, Time};

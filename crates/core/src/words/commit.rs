@@ -6,6 +6,7 @@ use crate::words::entity::Expected;
 use crate::words::id::{Identity, RequestHash, Ticket};
 use crate::words::output::{NewOutput, OutputAuthor, OutputDone, Read};
 use crate::words::receipt::{Receipt, Stored};
+use crate::words::reject::Reject;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -81,6 +82,12 @@ pub enum CommitPart {
     /// All of it.
     Whole,
 }
+
+/// Why a commit cannot be done.
+pub type Refusal = (CommitPart, Reject);
+
+/// What a shard says about a commit.
+pub type CommitResult = Result<Committed, Refusal>;
 
 /// What a commit did.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::ledger::{OnLapse, Status};
 use crate::words::blob::{Blob, NewBlob};
 use crate::words::entity::Expected;
-use crate::words::id::{Identity, Position, RequestHash, Ticket, Time};
+use crate::words::id::{Identity, Position, RequestHash, ShardId, Ticket, Time};
 use crate::words::receipt::Receipt;
 
 /// How much an asker wants an effect.
@@ -69,6 +69,29 @@ pub struct EffectReceipt {
     pub number: u64,
     /// The lease.
     pub epoch: u32,
+}
+
+/// Bits of an effect's number that count effects within their shard. What leaves the broker says in the others which.
+const NUMBER_BITS: u32 = 56;
+
+impl EffectReceipt {
+    /// The shard of an effect whose lease left the broker.
+    #[must_use]
+    pub const fn shard(self) -> ShardId {
+        ShardId((self.number >> NUMBER_BITS) as u8)
+    }
+
+    /// As its shard knows it.
+    #[must_use]
+    pub const fn local(self) -> Self {
+        Self { number: self.number & ((1 << NUMBER_BITS) - 1), epoch: self.epoch }
+    }
+
+    /// As it leaves the broker from a shard.
+    #[must_use]
+    pub const fn sent_from(self, shard: ShardId) -> Self {
+        Self { number: (shard.0 as u64) << NUMBER_BITS | self.number, epoch: self.epoch }
+    }
 }
 
 /// A lease of an effect: its holder may run the effect.

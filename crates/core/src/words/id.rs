@@ -54,6 +54,11 @@ pub struct TopicId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ShardId(pub u8);
 
+impl ShardId {
+    /// The shard that has what belongs to no topic.
+    pub const HOME: Self = Self(0);
+}
+
 /// Shards that a broker may have.
 pub const SHARDS_MAX: u8 = 64;
 /// Bits of a topic's number that count topics within its shard.
