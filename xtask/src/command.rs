@@ -184,10 +184,30 @@ pub(crate) fn simulate(simulator: &Path, from: u64, seeds: u64) -> Command {
     command
 }
 
-/// The same with several nodes that share one log.
-pub(crate) fn simulate_nodes(simulator: &Path, from: u64, seeds: u64, nodes: u64) -> Command {
+/// What is simulated: one shard of one server on its own disk, unless it says more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Scene {
+    /// Nodes that share one log.
+    pub(crate) nodes: Option<u64>,
+    /// Shards, with messages that hop from one to another.
+    pub(crate) shards: Option<u64>,
+}
+
+impl Scene {
+    /// Those that are not the simplest one.
+    pub(crate) const OTHERS: [Self; 3] = [
+        Self { nodes: Some(3), shards: None },
+        Self { nodes: None, shards: Some(3) },
+        Self { nodes: Some(3), shards: Some(3) },
+    ];
+}
+
+/// The same in another scene.
+pub(crate) fn simulate_scene(simulator: &Path, from: u64, seeds: u64, scene: Scene) -> Command {
     let mut command = simulate(simulator, from, seeds);
-    command.args(["--nodes", &nodes.to_string()]);
+    for (flag, count) in [("--nodes", scene.nodes), ("--shards", scene.shards)] {
+        command.args(count.iter().flat_map(|count| [flag.to_owned(), count.to_string()]));
+    }
     command
 }
 

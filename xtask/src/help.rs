@@ -45,7 +45,7 @@ for a few seconds.
 
 Usage: cargo xtask soak [--seeds N] [--cycles N] [--minutes M]
 
-  --seeds N      Seeds for the simulator; a fifth of them, too, with three nodes on one log [default: 2000]
+  --seeds N      Seeds for the simulator; a fifth of them, too, with several nodes and shards [default: 2000]
   --cycles N     Kill -9 cycles of each loop                              [default: 500]
   --minutes M    Instead of a fixed number of seeds: fresh seeds until M minutes have passed
 
@@ -98,6 +98,7 @@ A mutant is one entry of the list:
   short   = true                             # one of the short list; left out otherwise
   seed    = 71                               # tried first, if few seeds notice it; a hint that may age
   nodes   = 3                                # so many nodes on one log; one server on its own disk otherwise
+  shards  = 3                                # so many shards, and messages that hop between them; one otherwise
 
 The short list has a mutant of every file of the list. A full run fails if a check of the simulator spoke up for
 mutants outside the short list only.

@@ -7,14 +7,19 @@ use std::{
 
 use anyhow::Result;
 
-use crate::{args::Args, command, fuzz, mutants, postgres::Server, step::Steps};
+use crate::{
+    args::Args,
+    command::{self, Scene},
+    fuzz, mutants,
+    postgres::Server,
+    step::Steps,
+};
 
 /// Seeds per call when the clock and not a number ends the simulation.
 const SEEDS_PER_ROUND: u64 = 200;
 
-/// Nodes that share one log, and which part of the seeds is also run with them.
-const NODES: u64 = 3;
-const NODES_PART: u64 = 5;
+/// Which part of the seeds is also run with several nodes on one log, with several shards, and with both.
+const SCENE_PART: u64 = 5;
 
 /// Kills of an export; sinks and deliveries are killed two hundred times, too.
 const CONNECTOR_KILLS: u64 = 200;
@@ -47,10 +52,12 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
         .run("build the simulator", || command::expect_success(&mut command::build_simulator_release(root)))
     {
         steps.run("simulation", || simulate(&simulator, settings));
-        steps.run("simulation, several nodes", || {
-            let seeds = settings.seeds.div_ceil(NODES_PART);
-            let mut run = command::simulate_nodes(&simulator, command::FIRST_SEED, seeds, NODES);
-            command::expect_success(&mut run)
+        steps.run("simulation, several nodes and shards", || {
+            let seeds = settings.seeds.div_ceil(SCENE_PART);
+            Scene::OTHERS.into_iter().try_for_each(|scene| {
+                let mut run = command::simulate_scene(&simulator, command::FIRST_SEED, seeds, scene);
+                command::expect_success(&mut run)
+            })
         });
     } else {
         steps.skip("simulation", "the simulator did not build");

@@ -10,7 +10,8 @@ use anyhow::{Context, Result};
 
 use crate::{
     args::Args,
-    command, deny, host, instructions, mutants,
+    command::{self, Scene},
+    deny, host, instructions, mutants,
     outside::{NATS, SEAWEED},
     postgres::Server,
     sdk::{self, Shop},
@@ -35,9 +36,8 @@ const QUICK: [&str; 8] = [
 ];
 const QUICK_SEEDS: u64 = 50;
 const SEEDS: u64 = 200;
-/// Seeds with several nodes on one log, and how many nodes.
-const NODES_SEEDS: u64 = 40;
-const NODES: u64 = 3;
+/// Seeds with several nodes on one log, or several shards, or both.
+const SCENE_SEEDS: u64 = 40;
 const KILL_CYCLES: u64 = 30;
 /// The step that watches over the cost of the hot paths.
 const INSTRUCTIONS: &str = "instruction counts";
@@ -85,14 +85,16 @@ fn quick(root: &Path, steps: &mut Steps) -> Result<()> {
     steps.run("simulation", || {
         command::expect_success(&mut command::build_simulator_linted(root))?;
         command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, QUICK_SEEDS))?;
-        simulate_nodes(&simulator)
+        simulate_scenes(&simulator)
     });
     Ok(())
 }
 
-fn simulate_nodes(simulator: &Path) -> Result<()> {
-    let mut run = command::simulate_nodes(simulator, command::FIRST_SEED, NODES_SEEDS, NODES);
-    command::expect_success(&mut run)
+fn simulate_scenes(simulator: &Path) -> Result<()> {
+    Scene::OTHERS.into_iter().try_for_each(|scene| {
+        let mut run = command::simulate_scene(simulator, command::FIRST_SEED, SCENE_SEEDS, scene);
+        command::expect_success(&mut run)
+    })
 }
 
 fn style(root: &Path, steps: &mut Steps) {
@@ -134,7 +136,7 @@ fn tests(root: &Path, target: &Path, steps: &mut Steps) {
     let simulator = target.join("driftq-sim");
     steps.run("simulation", || {
         command::expect_success(&mut command::simulate(&simulator, command::FIRST_SEED, SEEDS))?;
-        simulate_nodes(&simulator)
+        simulate_scenes(&simulator)
     });
     let scripts = match python_scripts(root) {
         Ok(scripts) => scripts,

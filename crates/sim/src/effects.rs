@@ -59,6 +59,12 @@ fn blob(bytes: &[u8]) -> NewBlob {
 }
 
 impl End {
+    /// It went well, and this came of it.
+    pub(crate) fn succeeded(body: &[u8]) -> Self {
+        let bytes = Ending { code: Some(200), body: Some(body.into()), ..Ending::default() }.encode();
+        Self { status: Status::Succeeded, bytes }
+    }
+
     pub(crate) fn finish(&self, receipt: EffectReceipt) -> FinishEffect {
         let digest = Ending::digest(&self.bytes);
         FinishEffect { receipt, status: self.status, ending: blob(&self.bytes), digest }

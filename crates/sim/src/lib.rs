@@ -15,6 +15,7 @@ mod effect_trials;
 mod effects;
 mod engine;
 mod entities;
+mod house;
 mod operator;
 pub mod oracle;
 mod producers;

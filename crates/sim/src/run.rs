@@ -6,8 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use driftq_core::Input;
 
 use crate::disk::{Fault, Op};
+use crate::house::House;
 use crate::oracle::CheckResult;
 use crate::server::NoStart;
+use crate::trace::Trace;
 use crate::world::World;
 
 /// Steps within which the calm must end.
@@ -38,6 +40,8 @@ pub struct Totals {
     pub takeovers: u64,
     /// Servers that found out that they were deposed.
     pub fenced: u64,
+    /// Parcels sent from one shard to another, also those that were sent again.
+    pub parcels: u64,
 }
 
 impl Totals {
@@ -54,6 +58,7 @@ impl Totals {
         self.snapshots += other.snapshots;
         self.takeovers += other.takeovers;
         self.fenced += other.fenced;
+        self.parcels += other.parcels;
     }
 }
 
@@ -67,6 +72,9 @@ impl fmt::Display for Totals {
         write!(f, "{crashes} crashes, {snapshots} snapshots")?;
         if *takeovers > 0 {
             write!(f, ", {takeovers} take-overs, {fenced} servers stepped down")?;
+        }
+        if self.parcels > 0 {
+            write!(f, ", {} parcels", self.parcels)?;
         }
         Ok(())
     }
@@ -86,14 +94,27 @@ pub enum Outcome {
     },
 }
 
-/// Runs a seed twice, with so many nodes, and compares.
+/// What a seed is told with.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Nodes that share the log; one has its own disk.
+    pub nodes: usize,
+    /// Shards of the house.
+    pub shards: usize,
+    /// Steps of chaos.
+    pub steps: u64,
+    /// Whether every step is printed.
+    pub verbose: bool,
+}
+
+/// Runs a seed twice and compares.
 #[must_use]
-pub fn run_seed(seed: u64, nodes: usize, steps: u64, verbose: bool) -> Outcome {
-    let first = match tell(seed, nodes, steps, verbose) {
+pub fn run_seed(seed: u64, setting: Setting) -> Outcome {
+    let first = match tell(seed, setting) {
         Ok(first) => first,
         Err((what, recent)) => return Outcome::Violated { what, recent },
     };
-    match tell(seed, nodes, steps, false) {
+    match tell(seed, Setting { verbose: false, ..setting }) {
         Ok(second) if second == first => Outcome::Clean(first.2),
         other => {
             let second = other.map(|(digest, steps, _)| (digest, steps)).map_err(|(what, _)| what);
@@ -105,20 +126,31 @@ pub fn run_seed(seed: u64, nodes: usize, steps: u64, verbose: bool) -> Outcome {
 
 type Story = Result<(u64, u64, Totals), (String, Vec<String>)>;
 
-fn tell(seed: u64, nodes: usize, steps: u64, verbose: bool) -> Story {
+fn tell(seed: u64, Setting { nodes, shards, steps, verbose }: Setting) -> Story {
+    if shards > 1 {
+        let mut house = House::new(seed, shards, nodes, verbose);
+        let verdict = caught(|| house.live(steps));
+        return story(verdict, &house.trace, house.counts);
+    }
     let mut world = World::new(seed, nodes, verbose);
-    let verdict = catch_unwind(AssertUnwindSafe(|| world.live(steps)));
-    let verdict = verdict.unwrap_or_else(|panic| {
+    let verdict = caught(|| world.live(steps));
+    let effects = world.oracle.outside.count;
+    story(verdict, &world.trace, Totals { effects, ..world.counts })
+}
+
+/// A panic is a broken promise like any other.
+fn caught(live: impl FnOnce() -> CheckResult) -> CheckResult {
+    catch_unwind(AssertUnwindSafe(live)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
         Err(format!("panic: {}", text.unwrap_or_default()))
-    });
+    })
+}
+
+fn story(verdict: CheckResult, trace: &Trace, counts: Totals) -> Story {
     match verdict {
-        Ok(()) => {
-            world.counts.effects = world.oracle.outside.count;
-            Ok((world.trace.digest(), world.trace.steps(), world.counts))
-        }
-        Err(what) => Err((what, world.trace.recent().map(String::from).collect())),
+        Ok(()) => Ok((trace.digest(), trace.steps(), counts)),
+        Err(what) => Err((what, trace.recent().map(String::from).collect())),
     }
 }
 

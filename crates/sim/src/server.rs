@@ -230,6 +230,11 @@ impl Server {
         std::mem::take(&mut self.out.actions)
     }
 
+    /// The shard keeps no parcel below this number.
+    pub(crate) fn outbox_settled(&self) -> u64 {
+        self.shard.outbox_settled()
+    }
+
     /// When the shard wants a tick.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {

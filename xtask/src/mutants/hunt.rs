@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{self, FIRST_SEED};
+use crate::command::{self, FIRST_SEED, Scene};
 
 /// A mutant may turn a loop endless; that is not a report, so the run is cut off after this…
 const RUN_SECONDS: u64 = 120;
@@ -35,26 +35,22 @@ pub(crate) struct Hunter {
 }
 
 impl Hunter {
-    /// Builds the tree as it is now and runs `seeds` seeds, with several `nodes` if it says so; before them `first`, if
-    /// there is one.
-    pub(crate) fn judge(&self, seeds: u64, first: Option<u64>, nodes: Option<u64>) -> Result<HuntResult> {
+    /// Builds the tree as it is now and runs `seeds` seeds of a scene; before them `first`, if there is one.
+    pub(crate) fn judge(&self, seeds: u64, first: Option<u64>, scene: Scene) -> Result<HuntResult> {
         if let Err(error) = self.build() {
             return Ok(HuntResult::Broken { why: format!("{error:#}") });
         }
         if let Some(seed) = first
-            && let HuntResult::Caught { by, .. } = self.simulate(seed, 1, nodes)?
+            && let HuntResult::Caught { by, .. } = self.simulate(seed, 1, scene)?
         {
             return Ok(HuntResult::Caught { by, seeds: Some(1) });
         }
-        self.simulate(FIRST_SEED, seeds, nodes)
+        self.simulate(FIRST_SEED, seeds, scene)
     }
 
-    fn simulate(&self, from: u64, seeds: u64, nodes: Option<u64>) -> Result<HuntResult> {
+    fn simulate(&self, from: u64, seeds: u64, scene: Scene) -> Result<HuntResult> {
         let simulator = self.target.join("debug/driftq-sim");
-        let mut run = match nodes {
-            None => command::simulate(&simulator, from, seeds),
-            Some(nodes) => command::simulate_nodes(&simulator, from, seeds, nodes),
-        };
+        let mut run = command::simulate_scene(&simulator, from, seeds, scene);
         let log = self.target.join("run.log");
         let code = run_into(&mut run, &log, Duration::from_secs(RUN_SECONDS + seeds / SEEDS_PER_SECOND))?;
         let output = fs::read(&log).with_context(|| format!("reading {}", log.display()))?;

@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, fs, path::Path};
 use anyhow::{Context, Result, bail, ensure};
 use toml::{Table, Value};
 
+use crate::command::Scene;
+
 /// Where the list lies in the workspace.
 pub(crate) const FILE: &str = "crates/sim/mutants.toml";
 
@@ -21,8 +23,8 @@ pub(crate) struct Mutant {
     pub(crate) is_short: bool,
     /// A seed that noticed it when the entry was written, for mutants that few seeds notice. It is tried first.
     pub(crate) seed: Option<u64>,
-    /// How many nodes share one log, for mutants of what happens between them.
-    pub(crate) nodes: Option<u64>,
+    /// Where it is noticed: `nodes` and `shards` of the entry.
+    pub(crate) scene: Scene,
 }
 
 impl Mutant {
@@ -95,7 +97,7 @@ fn parse_one(entry: &Value) -> Result<Mutant> {
     let mutant = Mutant {
         is_short,
         seed: number("seed")?,
-        nodes: number("nodes")?,
+        scene: Scene { nodes: number("nodes")?, shards: number("shards")? },
         name: field("name")?,
         file: field("file")?,
         find: field("find")?,
@@ -112,7 +114,7 @@ fn parse_one(entry: &Value) -> Result<Mutant> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mutant, files_not_in_short, parse};
+    use super::{Mutant, Scene, files_not_in_short, parse};
 
     fn mutant(find: &str) -> Mutant {
         let word = |text: &str| text.to_owned();
@@ -124,7 +126,7 @@ mod tests {
             breaks: word("all"),
             is_short: true,
             seed: None,
-            nodes: None,
+            scene: Scene::default(),
         }
     }
 

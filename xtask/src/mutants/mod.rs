@@ -25,7 +25,10 @@ use hunt::{HuntResult, Hunter};
 use list::Mutant;
 use tree::Tree;
 
-use crate::{args::Args, command};
+use crate::{
+    args::Args,
+    command::{self, Scene},
+};
 
 /// Seeds that must be clean on the unbroken tree first, so that not every mutant looks caught. `test` and `soak` run many
 /// more of them in their simulation step; here nothing is optimised, and one takes half a second.
@@ -112,8 +115,8 @@ fn run_in(root: &Path, work: &Path, settings: &Settings) -> Result<()> {
         bail!("no mutant has this name; `cargo xtask mutants --list` shows them");
     }
     let first = Lane::new(root, work, 0)?;
-    let nodes: BTreeSet<Option<u64>> = chosen.iter().map(|mutant| mutant.nodes).collect();
-    nodes.into_iter().try_for_each(|nodes| unbroken(&first.hunter, settings.seeds_unbroken, nodes))?;
+    let scenes: BTreeSet<Scene> = chosen.iter().map(|mutant| mutant.scene).collect();
+    scenes.into_iter().try_for_each(|scene| unbroken(&first.hunter, settings.seeds_unbroken, scene))?;
     let lanes = Lane::beside(first, root, work, chosen.len())?;
     judge_list(&hunt_all(&lanes, &chosen, settings)?, &chosen, settings)
 }
@@ -153,15 +156,15 @@ impl Lane {
     }
 
     fn judge(&self, mutant: &Mutant, settings: &Settings) -> Result<HuntResult> {
-        let judge = || self.hunter.judge(settings.seeds, mutant.seed, mutant.nodes);
+        let judge = || self.hunter.judge(settings.seeds, mutant.seed, mutant.scene);
         self.tree.with_mutant(mutant, judge)?.context("running the simulator on a mutant")
     }
 }
 
 /// On the unbroken tree the simulator must be silent, or every mutant would look caught.
-fn unbroken(hunter: &Hunter, seeds: u64, nodes: Option<u64>) -> Result<()> {
+fn unbroken(hunter: &Hunter, seeds: u64, scene: Scene) -> Result<()> {
     let started = Instant::now();
-    match hunter.judge(seeds, None, nodes)? {
+    match hunter.judge(seeds, None, scene)? {
         HuntResult::Survived => {
             let took = started.elapsed().as_secs_f64();
             println!("the unbroken tree is clean on {seeds} seeds ({took:.1} s with its build)");

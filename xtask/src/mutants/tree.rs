@@ -115,7 +115,7 @@ mod tests {
             breaks,
             is_short: true,
             seed: None,
-            nodes: None,
+            scene: crate::command::Scene::default(),
         };
         let read = || fs::read_to_string(copy.join("crates/x/same.rs")).expect("it is there");
         assert_eq!(tree.with_mutant(&mutant, read).expect("it applies"), "other");
