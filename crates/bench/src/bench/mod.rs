@@ -27,6 +27,7 @@ mod progress;
 mod recovery;
 mod scrape;
 mod setup;
+mod shards;
 mod sink;
 mod statistics;
 mod template;
@@ -70,6 +71,8 @@ enum Part {
     Profile,
     /// Instructions per request, counted by valgrind, the same on a busy machine; not part of `all`
     Instructions,
+    /// Several shards beside one: produce rates, and what a request costs; not part of `all`
+    Shards,
     /// Memory with many messages kept, and the start after kill -9
     Recovery,
     /// Whether produce and effects stay as cheap with many messages, topics, groups and records
@@ -82,7 +85,7 @@ enum Part {
     Deliveries,
     /// A sink into PostgreSQL beside COPY of the same rows by psql; needs --postgres
     Sink,
-    /// All but profile and instructions; ledger, log and sink only with --postgres
+    /// All but profile, instructions and shards; ledger, log and sink only with --postgres
     All,
 }
 
@@ -234,6 +237,9 @@ async fn measure(plan: &Plan) -> Result<Report> {
     }
     if matches!(plan.part, Part::Profile) {
         profile::measure(plan, &progress, &mut report).await?;
+    }
+    if matches!(plan.part, Part::Shards) {
+        shards::measure(plan, &progress, &mut report).await?;
     }
     if matches!(plan.part, Part::Instructions) {
         instructions::measure(plan, &progress, &mut report).await?;
