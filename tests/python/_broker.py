@@ -1,5 +1,6 @@
 """What the scripts for the native API share: the broker as a process, its calls, and how a refusal looks."""
 
+import atexit
 import calendar
 import http.client
 import json
@@ -21,16 +22,22 @@ POLL_S = 0.02
 class Server:
     """`driftq serve` on a free port; the same data again after a kill."""
 
-    def __init__(self, *flags):
+    def __init__(self, *flags, prepare=None):
+        """`prepare` is given the place of the data directory before the first start."""
         self.folder = tempfile.TemporaryDirectory(prefix="driftq-python-")
         self.errors = open(os.path.join(self.folder.name, "stderr"), "w+", encoding="utf-8", errors="replace")
         self.flags = flags
+        if prepare:
+            prepare(self.data)
         self.start()
+
+    @property
+    def data(self):
+        return os.path.join(self.folder.name, "data")
 
     def start(self):
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DRIFTQ_")}
-        data = os.path.join(self.folder.name, "data")
-        command = [BINARY, "serve", "--listen", "127.0.0.1:0", "--data", data, "--log-level", "warn", *self.flags]
+        command = [BINARY, "serve", "--listen", "127.0.0.1:0", "--data", self.data, "--log-level", "warn", *self.flags]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment
         )
@@ -44,8 +51,10 @@ class Server:
             code = self.process.wait()
             raise RuntimeError(f"the server ended with {code} before it listened: {self.complaints()}")
         # Whatever it prints later must not fill the pipe and stop it.
-        self.drain = threading.Thread(target=self.process.stdout.read)
+        self.drain = threading.Thread(target=self.process.stdout.read, daemon=True)
         self.drain.start()
+        # A script that ends early takes its server along.
+        atexit.register(self.process.kill)
 
     def kill(self):
         """What `kill -9` does."""

@@ -4,12 +4,17 @@ Every hop is one commit without a name or a key: ack here, store there. The topi
 parcels. A worker that hears nothing says nothing: if the commit was done the message is further on, if not its lease
 lapses. In the end every message must have arrived once.
 
-    DRIFTQ_BIN=target/debug/driftq python3 tests/python/shards_kill9.py --cycles 100
+Before the first kill, backups are taken of the shards at work. In each of them, restored, every message that was
+acknowledged when the backup began must arrive once, too.
+
+    DRIFTQ_BIN=target/debug/driftq python3 tests/python/shards_kill9.py --cycles 100 --backups 10
 """
 
 import argparse
 import random
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -23,14 +28,17 @@ PRODUCERS = 2
 # A life is at most this long, counted from the first answer.
 LIFE_MS = 250
 LEASE_MS = 400
+BACKUP_EVERY_S = 0.5
+# Producers wait while so many hops are owed: what is left at the end has to be worked off.
+OWED_MAX = 4000
 PATIENCE_S = 120
 # Small files and many snapshots, so that kills meet rolls, snapshots and trims too.
 FLAGS = ("--shards", str(SHARDS), "--segment-bytes", "1MiB", "--snapshot-every-bytes", "200KiB")
 
 
 class World:
-    def __init__(self, seed):
-        self.seed, self.server = seed, Server(*FLAGS)
+    def __init__(self, seed, server):
+        self.seed, self.server = seed, server
         self.alive, self.calm, self.over = threading.Event(), threading.Event(), threading.Event()
         self.lock, self.sent, self.stored, self.hops = threading.Lock(), set(), set(), 0
         self.refused = []
@@ -49,6 +57,9 @@ class World:
         """Stores messages, each under a name that is used once; what was not answered may have been stored."""
         client, count = Client(self.server), 0
         while not self.calm.is_set():
+            if len(self.stored) * (len(HOPS) - 1) - self.hops > OWED_MAX:
+                time.sleep(0.01)
+                continue
             count += 1
             name = f"p{number}-{count}"
             with self.lock:
@@ -101,6 +112,53 @@ def kill(world, cycles):
             print(f"kill {cycle}/{cycles}: {len(world.stored)} stored, {world.hops} hops", flush=True)
 
 
+def run(*arguments):
+    done = subprocess.run([BINARY, *arguments], capture_output=True, text=True, timeout=PATIENCE_S)
+    if done.returncode:
+        sys.exit(f"driftq {' '.join(arguments)}: {done.stderr}")
+
+
+def back_up(world, place, count):
+    """Takes backups while messages hop; with what was acknowledged when each began."""
+    taken = []
+    for number in range(count):
+        time.sleep(BACKUP_EVERY_S)
+        with world.lock:
+            taken.append((f"b{number}", set(world.stored)))
+        run("backup", place, "--id", taken[-1][0], "--data", world.server.data)
+    return taken
+
+
+def check_backup(place, name, stored):
+    """Whatever was on its way in a backup arrives, and arrives once. The number of messages in it."""
+    restore = lambda data: run("restore", place, "--id", name, "--data", data)
+    world = World(0, Server(*FLAGS, prepare=restore))
+    world.alive.set()
+    workers = [threading.Thread(target=world.work, args=(number,), daemon=True) for number in range(WORKERS)]
+    for thread in workers:
+        thread.start()
+    client = Client(world.server)
+    settle(world, client)
+    world.over.set()
+    for thread in workers:
+        thread.join(PATIENCE_S)
+    counts = arrived(client)
+    world.server.discard()
+    doubled = sorted(message for message, count in counts.items() if count > 1)
+    lost = sorted(stored - counts.keys())
+    if doubled or lost:
+        sys.exit(f"backup {name}: twice: {doubled[:20]}; lost: {lost[:20]}")
+    return len(counts)
+
+
+def settle(world, client):
+    deadline = time.monotonic() + PATIENCE_S
+    while left := owed(client):
+        if time.monotonic() > deadline:
+            sys.exit(f"{left} messages never arrived; {world.server.complaints()[-2000:]}")
+        time.sleep(0.05)
+
+
 def owed(client):
     """How much is not in the last topic yet."""
     lags = [client.call("GET", f"/v2/topics/{topic}/groups/g") for topic in HOPS[:-1]]
@@ -120,24 +178,23 @@ def arrived(client):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--cycles", type=int, default=20)
+    parser.add_argument("--backups", type=int, default=2)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     arguments = parser.parse_args()
     if not BINARY:
         sys.exit("DRIFTQ_BIN names the binary")
     print(f"seed {arguments.seed}")
-    world = World(arguments.seed)
+    world = World(arguments.seed, Server(*FLAGS))
     prepare(world)
     workers = [threading.Thread(target=world.work, args=(number,), daemon=True) for number in range(WORKERS)]
     producers = [threading.Thread(target=world.produce, args=(number,), daemon=True) for number in range(PRODUCERS)]
     for thread in workers + producers:
         thread.start()
+    place = tempfile.TemporaryDirectory(prefix="driftq-python-")
+    backups = back_up(world, place.name, arguments.backups)
     kill(world, arguments.cycles)
     world.calm.set()
-    client, deadline = Client(world.server), time.monotonic() + PATIENCE_S
-    while left := owed(client):
-        if time.monotonic() > deadline:
-            sys.exit(f"{left} messages never arrived; {world.server.complaints()[-2000:]}")
-        time.sleep(0.05)
+    settle(world, Client(world.server))
     world.over.set()
     for thread in workers + producers:
         thread.join(PATIENCE_S)
@@ -154,6 +211,9 @@ def main():
         sys.exit(f"twice: {doubled[:20]}; lost: {lost[:20]}; never sent: {foreign[:20]}")
     if not world.stored or world.hops < len(HOPS):
         sys.exit("nothing was tested")
+    for name, stored in backups:
+        print(f"backup {name}: {check_backup(place.name, name, stored)} messages, each once", flush=True)
+    place.cleanup()
     print(f"{arguments.cycles} kills, {len(counts)} messages through {len(HOPS)} topics in {SHARDS} shards: each once")
 
 
