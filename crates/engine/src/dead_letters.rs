@@ -25,7 +25,7 @@ impl LetterFilter {
     #[must_use]
     pub fn matches(&self, message: &Message<'_>, letter: &DeadLetter<'_>) -> bool {
         let given = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
-        let envelope = message.envelope.as_ref();
+        let envelope = message.envelope.as_deref();
         let text = |pick: fn(&driftq_core::Envelope<'_>) -> String| envelope.map(pick).unwrap_or_default();
         let labelled = |name: &str, value: &str| {
             let labels = envelope.map(|envelope| &envelope.labels);
@@ -178,7 +178,7 @@ impl Broker {
             message.origin.get_or_insert_with(|| letter.source(number(&letter.topic).unwrap_or_default()));
             (info, number(letters))
         };
-        let envelope = message.envelope.as_ref();
+        let envelope = message.envelope.as_deref();
         let key = envelope.map_or("", |envelope| &envelope.idempotency_key);
         let own = envelope.map_or("", |envelope| &envelope.tenant_id);
         let tenant = if own.is_empty() { info.tenant.as_deref().unwrap_or("") } else { own };

@@ -240,7 +240,7 @@ fn is_wanted(call: &JobCall, seen: &Seen) -> bool {
         // A purge needs nothing of what cannot be read, and a redrive says why it is not done.
         return call.filter.takes_any();
     };
-    let letter = message.envelope.as_ref().and_then(|envelope| envelope.dead_letter.as_ref());
+    let letter = message.envelope.as_deref().and_then(|envelope| envelope.dead_letter.as_ref());
     letter.is_some_and(|letter| call.filter.matches(&message, letter))
 }
 

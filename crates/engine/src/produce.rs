@@ -132,7 +132,7 @@ impl Broker {
         let turn = self.house().turns.fetch_add(1, Relaxed);
         let placed = route(catalog, requested, message, (draft.keyless, turn));
         let (info, partition) = placed.map_err(Failure::Reject)?;
-        let envelope = message.envelope.as_ref();
+        let envelope = message.envelope.as_deref();
         let message = NewMessage {
             deadline: envelope.and_then(|envelope| envelope.deadline).map(|deadline| deadline.time()),
             native: draft.native,
@@ -162,7 +162,7 @@ impl Broker {
                 &adopted
             }
         };
-        let envelope = message.envelope.as_ref();
+        let envelope = message.envelope.as_deref();
         Ok(NewMessage {
             topic: topic.id,
             partition,

@@ -117,7 +117,7 @@ impl Broker {
     fn adopt_all(&self, topic: &str, drafts: &mut [Draft<'_>]) {
         let catalog = read(&self.house().catalog);
         for message in drafts.iter_mut().map(|draft| &mut draft.message) {
-            let named = catalog.find(named_topic(topic, message.envelope.as_ref()));
+            let named = catalog.find(named_topic(topic, message.envelope.as_deref()));
             if let Some(info) = named {
                 // A message of another tenant is refused when it is stored, if that is where it comes to lie.
                 let _ = info.adopt(message);
@@ -126,7 +126,7 @@ impl Broker {
     }
 
     async fn reserve(&self, topic: &str, draft: &Draft<'_>, reserved: &mut Reserved) -> Turn {
-        let identity = identity(&read(&self.house().catalog), topic, draft.message.envelope.as_ref());
+        let identity = identity(&read(&self.house().catalog), topic, draft.message.envelope.as_deref());
         let Some(identity) = identity else { return Turn::Store(None) };
         if let Some(reservation) = reserved.get(&identity) {
             return Turn::Store(Some(Arc::clone(reservation)));

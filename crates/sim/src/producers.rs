@@ -114,11 +114,11 @@ impl World {
         let message = Message {
             key: key_text(id, sent.order_key).into_bytes().into(),
             value: format!("message {id}").into_bytes().into(),
-            envelope: Some(Envelope {
+            envelope: Some(Box::new(Envelope {
                 idempotency_key: idempotency_key.into(),
                 retry_policy: sent.policy,
                 ..Envelope::default()
-            }),
+            })),
             routing: None,
             origin: None,
         };

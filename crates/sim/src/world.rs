@@ -367,7 +367,7 @@ impl World {
         let Receipt { topic, partition, offset, .. } = delivery.receipt;
         let own = Origin { incarnation: topic, partition, offset, ..Origin::default() };
         self.oracle.born(id, message.born(own, |_| None).place())?;
-        if let Some(letter) = message.envelope.as_ref().and_then(|envelope| envelope.dead_letter.as_ref()) {
+        if let Some(letter) = message.envelope.as_deref().and_then(|envelope| envelope.dead_letter.as_ref()) {
             let source = self.oracle.sent[&id].topic;
             let group = letter.group.to_string();
             // A letter names its topic, but not which of that name.

@@ -75,6 +75,9 @@ const STORED_BYTES: usize = 80;
 pub struct Outcomes {
     form: Form,
     out: Vec<u8>,
+    /// The topic of the message before, and how its result began: most batches have one topic.
+    topic: String,
+    begin: Vec<u8>,
 }
 
 impl Outcomes {
@@ -85,12 +88,41 @@ impl Outcomes {
         if form == Form::Array {
             out.push(b'[');
         }
-        Self { form, out }
+        Self { form, out, topic: String::new(), begin: Vec::new() }
     }
 
     /// The next message is stored.
     pub fn stored(&mut self, produced: &Produced<'_>) {
-        self.put(produced);
+        let Produced { topic, partition, offset, duplicate } = produced;
+        if self.begin.is_empty() || self.topic != **topic {
+            (**topic).clone_into(&mut self.topic);
+            self.begin = self.begun();
+        }
+        self.part();
+        self.out.extend_from_slice(&self.begin);
+        put_json(&mut self.out, partition);
+        self.out.extend_from_slice(b",\"offset\":");
+        put_json(&mut self.out, offset);
+        self.out.extend_from_slice(if *duplicate {
+            b",\"duplicate\":true}"
+        } else {
+            b",\"duplicate\":false}"
+        });
+        if self.form == Form::Lines {
+            self.out.push(b'\n');
+        }
+    }
+
+    /// How the result of a message in this topic begins.
+    fn begun(&self) -> Vec<u8> {
+        let mut begin = b"{\"topic\":".to_vec();
+        put_json(&mut begin, &self.topic);
+        if self.form == Form::Lines {
+            end_line(&mut begin, 0);
+            begin.pop();
+        }
+        begin.extend_from_slice(b",\"partition\":");
+        begin
     }
 
     /// The next message is not stored.
@@ -107,16 +139,25 @@ impl Outcomes {
         self.out
     }
 
-    fn put(&mut self, result: &impl Serialize) {
+    /// Between two results.
+    fn part(&mut self) {
         if self.form == Form::Array && self.out.len() > 1 {
             self.out.push(b',');
         }
+    }
+
+    fn put(&mut self, result: &impl Serialize) {
+        self.part();
         let begin = self.out.len();
-        serde_json::to_writer(&mut self.out, result).expect("texts and numbers always have a JSON form");
+        put_json(&mut self.out, result);
         if self.form == Form::Lines {
             end_line(&mut self.out, begin);
         }
     }
+}
+
+fn put_json(out: &mut Vec<u8>, value: &impl Serialize) {
+    serde_json::to_writer(out, value).expect("texts and numbers always have a JSON form");
 }
 
 #[cfg(test)]
@@ -142,6 +183,12 @@ mod tests {
             outcomes.stored(&stored);
             assert_eq!(String::from_utf8(outcomes.finish()).unwrap(), expected);
         }
+        let odd = Produced { topic: "\u{2028}\"".into(), duplicate: true, ..stored.clone() };
+        let mut lines = Outcomes::new(Form::Lines, 3);
+        [&stored, &odd, &stored].iter().for_each(|stored| lines.stored(stored));
+        let text = String::from_utf8(lines.finish()).unwrap();
+        let second = r#"{"topic":"\u2028\"","partition":1,"offset":2,"duplicate":true}"#;
+        assert_eq!(text, format!("{first}\n{second}\n{first}\n"), "each has its own topic");
         let mut one = Outcomes::new(Form::One, 1);
         one.stored(&stored);
         assert_eq!(one.finish(), first.as_bytes());

@@ -4,6 +4,7 @@
 //! them into a dead letter ([`Message::into_dead_letter`]).
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::words::codec::{Malformed, Put, Take};
@@ -26,7 +27,7 @@ pub struct Message<'a> {
     /// The payload proper.
     pub value: Cow<'a, [u8]>,
     /// Workflow identity, routing controls and policy.
-    pub envelope: Option<Envelope<'a>>,
+    pub envelope: Option<Box<Envelope<'a>>>,
     /// What a router said about it.
     pub routing: Option<Routing<'a>>,
     /// Where it was born, unless that is where it lies.
@@ -129,7 +130,7 @@ impl<'a> Message<'a> {
         let parts = take.u8()?;
         let key = Cow::Borrowed(take.bytes()?);
         let value = Cow::Borrowed(take.bytes()?);
-        let envelope = if parts & 1 == 0 { None } else { Some(Envelope::decode(&mut take)?) };
+        let envelope = if parts & 1 == 0 { None } else { Some(Box::new(Envelope::decode(&mut take)?)) };
         let routing = if parts & 2 == 0 {
             None
         } else {
@@ -163,7 +164,7 @@ impl<'a> Message<'a> {
         if let Some(origin) = &self.origin {
             return origin.clone();
         }
-        let letter = self.envelope.as_ref().and_then(|envelope| envelope.dead_letter.as_ref());
+        let letter = self.envelope.as_deref().and_then(|envelope| envelope.dead_letter.as_ref());
         letter.map_or(own, |letter| letter.source(number(&letter.topic).unwrap_or_default()))
     }
 }
@@ -281,7 +282,7 @@ mod tests {
         Message {
             key: b"user:1"[..].into(),
             value: b"charge 5"[..].into(),
-            envelope: Some(Envelope {
+            envelope: Some(Box::new(Envelope {
                 run_id: "run".into(),
                 step_id: "step".into(),
                 parent_step_id: "parent".into(),
@@ -298,7 +299,7 @@ mod tests {
                     jitter: Jitter::Full,
                 }),
                 dead_letter: None,
-            }),
+            })),
             routing: Some(Routing { label: "finance".into(), meta: vec![("score".into(), "0.92".into())] }),
             origin: Some(Origin { topic: "inbox".into(), incarnation: TopicId(3), partition: 1, offset: 9 }),
         }

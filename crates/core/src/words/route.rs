@@ -112,7 +112,7 @@ pub fn route<'a>(
     message: &Message<'_>,
     (keyless, turn): (Keyless, u64),
 ) -> Result<(&'a TopicInfo, u32), Reject> {
-    let envelope = message.envelope.as_ref();
+    let envelope = message.envelope.as_deref();
     let topic = catalog.find(named_topic(requested, envelope)).ok_or(Reject::TopicUnknown)?;
     let partition = match envelope.and_then(|envelope| envelope.partition_override) {
         Some(partition) if partition < topic.partitions => partition,
@@ -179,6 +179,7 @@ pub(crate) const fn validate_name(name: &str, what: &'static str) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::boxed::Box;
 
     #[test]
     fn keys_go_where_existing_producers_expect_them() {
@@ -231,11 +232,11 @@ mod tests {
         let message = |target: &'static str, partition| Message {
             key: b"k"[..].into(),
             value: b"v"[..].into(),
-            envelope: Some(Envelope {
+            envelope: Some(Box::new(Envelope {
                 target_topic: target.into(),
                 partition_override: partition,
                 ..Envelope::default()
-            }),
+            })),
             routing: None,
             origin: None,
         };

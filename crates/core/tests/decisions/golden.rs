@@ -343,7 +343,7 @@ fn every_kind_of_fact_has_its_text() {
 fn messages_are_written_and_read_as_ever() {
     let plain = Message { key: b"k"[..].into(), value: b"value"[..].into(), ..Message::default() };
     let full = Message {
-        envelope: Some(Envelope {
+        envelope: Some(Box::new(Envelope {
             run_id: "run".into(),
             step_id: "step".into(),
             parent_step_id: "parent".into(),
@@ -367,7 +367,7 @@ fn messages_are_written_and_read_as_ever() {
                 at: Time(0x0910),
                 ..DeadLetter::default()
             }),
-        }),
+        })),
         routing: Some(Routing { label: "finance".into(), meta: vec![("score".into(), "0.92".into())] }),
         ..plain.clone()
     };
@@ -382,7 +382,8 @@ fn messages_are_written_and_read_as_ever() {
     let origin = Origin { topic: "orders".into(), incarnation: TOPIC, partition: 6, offset: 0x0708 };
     let born = Message { origin: Some(origin), ..letter.clone() };
     let deadline = Some(Deadline { seconds: 5, nanos: 6, offset_minutes: -450 });
-    let offset = Message { envelope: Some(Envelope { deadline, ..Envelope::default() }), ..plain.clone() };
+    let offset =
+        Message { envelope: Some(Box::new(Envelope { deadline, ..Envelope::default() })), ..plain.clone() };
     for (name, message) in [
         ("message-plain", plain),
         ("message", full),

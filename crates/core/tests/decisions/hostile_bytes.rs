@@ -137,7 +137,7 @@ fn message() -> Message<'static> {
     Message {
         key: b"user:1"[..].into(),
         value: b"charge 5"[..].into(),
-        envelope: Some(Envelope {
+        envelope: Some(Box::new(Envelope {
             run_id: "run".into(),
             labels: vec![("model".into(), "small".into())],
             partition_override: Some(0),
@@ -160,7 +160,7 @@ fn message() -> Message<'static> {
                 ..DeadLetter::default()
             }),
             ..Envelope::default()
-        }),
+        })),
         routing: Some(Routing { label: "finance".into(), meta: vec![("score".into(), "0.92".into())] }),
         origin: Some(Origin { topic: "inbox".into(), incarnation: TopicId(3), partition: 1, offset: 9 }),
     }

@@ -136,7 +136,7 @@ fn a_message_gets_the_tenant_of_its_topic_and_no_other() {
         tenant: tenant.map(Into::into),
     };
     let message = |tenant: &str| Message {
-        envelope: Some(Envelope { tenant_id: tenant.to_owned().into(), ..Envelope::default() }),
+        envelope: Some(Box::new(Envelope { tenant_id: tenant.to_owned().into(), ..Envelope::default() })),
         ..Message::default()
     };
     let adopted = |own: Option<&str>, mut message: Message<'static>| {

@@ -167,7 +167,7 @@ fn digest(topic: &str, basis: &[Part], message: &Message<'_>) -> Option<Digest> 
         hasher.update(bytes);
     };
     put(topic.as_bytes());
-    let envelope = message.envelope.as_ref();
+    let envelope = message.envelope.as_deref();
     for part in basis {
         let (name, bytes): (&str, Option<&[u8]>) = match part {
             Part::Key => ("key", Some(&*message.key)),

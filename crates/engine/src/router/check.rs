@@ -71,7 +71,7 @@ pub(super) fn check_destination(
     if decision.target_topic.is_none() && decision.partition_override.is_none() {
         return Ok(());
     }
-    let envelope = message.envelope.as_ref();
+    let envelope = message.envelope.as_deref();
     let theirs = envelope.map(|envelope| &*envelope.target_topic).filter(|topic| !topic.is_empty());
     let topic = decision.target_topic.as_deref().or(theirs).unwrap_or(requested);
     let partition =
@@ -152,7 +152,7 @@ mod tests {
                 partition_override: their_partition,
                 ..Envelope::default()
             };
-            let message = Message { envelope: Some(envelope), ..Message::default() };
+            let message = Message { envelope: Some(Box::new(envelope)), ..Message::default() };
             let target_topic = ours.map(str::to_owned);
             let decision =
                 Decision { target_topic, partition_override: our_partition, ..Decision::default() };

@@ -110,7 +110,8 @@ mod tests {
             tenant_id: "acme".into(),
             ..Envelope::default()
         };
-        let sent = Message { value: b"v"[..].into(), envelope: Some(envelope), ..Message::default() };
+        let sent =
+            Message { value: b"v"[..].into(), envelope: Some(Box::new(envelope)), ..Message::default() };
         let decided = |target: Option<&str>, partition_override| {
             let mut message = sent.clone();
             let target_topic = target.map(str::to_owned);

@@ -505,7 +505,7 @@ async fn lists_go_over_all_shards_and_name_everything_once() {
         let (scope, run) = (format!("scope-{number}"), format!("run-{}", number % 10));
         begin(&broker, &effect(&scope, "k")).await;
         let envelope = Envelope { run_id: run.into(), ..Envelope::default() };
-        let message = Message { envelope: Some(envelope), ..text("v") };
+        let message = Message { envelope: Some(Box::new(envelope)), ..text("v") };
         broker.produce(&topics[number % topics.len()], message).await.unwrap();
     }
     let (mut scopes, mut after) = (Vec::new(), Some(0));

@@ -27,7 +27,7 @@ pub(crate) fn line(delivered: &Delivered) -> Result<Bytes, Unreadable> {
         value: String::from_utf8_lossy(&message.value),
         last_error: Cow::Borrowed(&delivered.last_error),
         routing: message.routing.as_ref().map(routing),
-        envelope: message.envelope.as_ref().map(envelope),
+        envelope: message.envelope.as_deref().map(envelope),
     };
     let mut out = Vec::with_capacity(delivered.payload.len() + FRAME_BYTES);
     serde_json::to_writer(&mut out, &item).expect("texts and numbers always have a JSON form");
@@ -120,14 +120,14 @@ mod tests {
         let message = core::Message {
             key: b"k"[..].into(),
             value: b"\xff"[..].into(),
-            envelope: Some(core::Envelope {
+            envelope: Some(Box::new(core::Envelope {
                 labels: vec![("model".into(), "small".into())],
                 partition_override: Some(0),
                 deadline: Some(core::Deadline { seconds: 1, nanos: 500_000_000, offset_minutes: 90 }),
                 retry_policy: Some(core::RetryPolicy { max_attempts: 3, ..core::RetryPolicy::default() }),
                 dead_letter: Some(core::DeadLetter { topic: "t".into(), ..core::DeadLetter::default() }),
                 ..core::Envelope::default()
-            }),
+            })),
             routing: Some(core::Routing { label: "l".into(), meta: vec![("a".into(), "b".into())] }),
             origin: Some(core::Origin::default()),
         };

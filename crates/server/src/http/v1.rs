@@ -65,7 +65,7 @@ pub(crate) async fn produce(app: &App, head: &Parts, body: Option<Bytes>, caller
     let mut message = Message {
         key: into_bytes(request.key),
         value: into_bytes(request.value),
-        envelope: request.envelope.map(into_envelope),
+        envelope: request.envelope.map(|envelope| Box::new(into_envelope(envelope))),
         routing: None,
         origin: None,
     };
@@ -82,7 +82,7 @@ pub(crate) async fn produce(app: &App, head: &Parts, body: Option<Bytes>, caller
 /// Holds a message to what its producer may: the topic that it names besides the call's, and as whom it is sent. One that
 /// names no tenant is that of the only one of the key, or of its topic.
 pub(crate) fn adopt(app: &App, caller: &Caller, topic: &str, message: &mut Message<'_>) -> Result<(), Fault> {
-    let named = core::named_topic(topic, message.envelope.as_ref());
+    let named = core::named_topic(topic, message.envelope.as_deref());
     if named != topic {
         caller.may_use(named)?;
     }

@@ -69,7 +69,7 @@ fn told<'a>(message: &'a core::Message<'_>) -> Told<'a> {
         value_b64,
         value_bytes: value_truncated.then_some(length),
         value_truncated,
-        envelope: message.envelope.as_ref().map(envelope),
+        envelope: message.envelope.as_deref().map(envelope),
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
             ..core::Envelope::default()
         };
         let plain = message(b"k", b"v".to_vec());
-        let full = core::Message { envelope: Some(envelope), ..plain.clone() };
+        let full = core::Message { envelope: Some(Box::new(envelope)), ..plain.clone() };
         let expected = json!({"key": "k", "value": "v", "envelope": {"tenant_id": "acme",
             "partition_override": 0, "deadline": "2025-12-21T12:00:00Z", "labels": {"model": "small"}}});
         assert_eq!(asked(std::slice::from_ref(&full)), json!({"topic": "t", "message": expected}));

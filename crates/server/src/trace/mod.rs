@@ -34,7 +34,7 @@ pub(crate) use context::TraceContext;
 pub(crate) use counts::Counts;
 pub(crate) use effects::CommitParts;
 pub(crate) use export::{Exporting, check_endpoint};
-pub(crate) use requests::{RequestTrace, label};
+pub(crate) use requests::{RequestTrace, context_of, label};
 
 use context::{Ids, TRACEPARENT};
 use open::{OpenDelivery, OpenSpans, Place};

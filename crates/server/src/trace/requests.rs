@@ -67,11 +67,16 @@ impl Tracer {
     }
 }
 
-/// Gives a message the trace of the request that produces it, unless it has one of its own: the span of the client if
-/// it sent one, or else that of the request, if that is traced.
-pub(crate) fn label(head: &Parts, message: &mut Message<'_>) {
+/// The trace that a request gives the messages in it: the span of the client if it sent one, or else that of the
+/// request, if that is traced.
+pub(crate) fn context_of(head: &Parts) -> Option<TraceContext> {
     let given = TraceContext::of(&head.headers);
-    let Some(context) = given.or_else(|| RequestTrace::of(head).map(|trace| trace.context)) else { return };
+    given.or_else(|| RequestTrace::of(head).map(|trace| trace.context))
+}
+
+/// Gives a message the trace of the request that produces it, unless it has one of its own.
+pub(crate) fn label(context: Option<TraceContext>, message: &mut Message<'_>) {
+    let Some(context) = context else { return };
     let labels = &mut message.envelope.get_or_insert_default().labels;
     let has_own = labels.iter().any(|(name, _)| name == TRACEPARENT);
     if !has_own && labels.len() < LABELS_MAX {

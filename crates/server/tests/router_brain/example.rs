@@ -49,7 +49,7 @@ async fn the_brain_of_rules_routes_messages() {
         message("vip:1", "a"),
         message("vip:1", "b"),
         message("", "nothing special"),
-        Message { envelope: Some(tenant("trial")), ..message("", "c") },
+        Message { envelope: Some(Box::new(tenant("trial"))), ..message("", "c") },
         Message { key: vec![0xff].into(), value: vec![0xfe].into(), ..Message::default() },
     ];
     let asked: Vec<_> = messages.iter().collect();

@@ -6,7 +6,7 @@ use super::*;
 
 fn message(key: &'static str, value: &'static str, model: Option<&'static str>) -> Message<'static> {
     let labels = model.map(|model| ("model".into(), model.into())).into_iter().collect();
-    let envelope = Some(Envelope { labels, ..Envelope::default() });
+    let envelope = Some(Box::new(Envelope { labels, ..Envelope::default() }));
     Message { key: key.as_bytes().into(), value: value.as_bytes().into(), envelope, ..Message::default() }
 }
 

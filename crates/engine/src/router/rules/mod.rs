@@ -127,11 +127,11 @@ impl<'a> View<'a> {
     }
 
     fn tenant(&self) -> &'a str {
-        self.message.envelope.as_ref().map_or("", |envelope| &*envelope.tenant_id)
+        self.message.envelope.as_deref().map_or("", |envelope| &*envelope.tenant_id)
     }
 
     fn label(&self, name: &str) -> Option<&'a str> {
-        let labels = &self.message.envelope.as_ref()?.labels;
+        let labels = &self.message.envelope.as_deref()?.labels;
         labels.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 }

@@ -11,7 +11,7 @@ fn message(key: &str, value: &str) -> Message<'static> {
         ..Envelope::default()
     };
     let (key, value) = (key.as_bytes().to_vec(), value.as_bytes().to_vec());
-    Message { key: key.into(), value: value.into(), envelope: Some(envelope), ..Message::default() }
+    Message { key: key.into(), value: value.into(), envelope: Some(Box::new(envelope)), ..Message::default() }
 }
 
 const VALUE: &str = r#"{"kind":"refund","amount":100,"note":null,"who":{"mail":"ann@x.org"},"tags":["a/b"]}"#;

@@ -53,14 +53,14 @@ pub(crate) fn text(value: &str) -> Message<'_> {
 
 pub(crate) fn keyed<'a>(value: &'a str, idempotency_key: &'a str) -> Message<'a> {
     let envelope = Envelope { idempotency_key: idempotency_key.into(), ..Envelope::default() };
-    Message { envelope: Some(envelope), ..text(value) }
+    Message { envelope: Some(Box::new(envelope)), ..text(value) }
 }
 
 pub(crate) fn mortal(value: &str, max_attempts: u32) -> Message<'_> {
     let retry_policy =
         Some(RetryPolicy { max_attempts, backoff_ms: 1, max_backoff_ms: 1, ..RetryPolicy::default() });
     let envelope = Envelope { retry_policy, ..Envelope::default() };
-    Message { envelope: Some(envelope), ..text(value) }
+    Message { envelope: Some(Box::new(envelope)), ..text(value) }
 }
 
 pub(crate) fn reader(topic: &str, group: &str) -> ConsumeRequest {

@@ -47,7 +47,7 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
         for found in glance.found {
             let seen = filled.see(broker, glance.topic, found).await?;
             for (_, message) in looked(std::slice::from_ref(&seen)) {
-                let letter = message.envelope.as_ref().and_then(|envelope| envelope.dead_letter.as_ref());
+                let letter = message.envelope.as_deref().and_then(|envelope| envelope.dead_letter.as_ref());
                 let Some(letter) = letter.filter(|letter| filter.matches(&message, letter)) else { continue };
                 let cause = cause_of(letter);
                 if counts.len() >= CAUSES_MAX && !counts.contains_key(&cause) {

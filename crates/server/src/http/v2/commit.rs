@@ -19,7 +19,7 @@ use super::traced::TracedCommit;
 use super::{Request, fault};
 use crate::http::answer::json;
 use crate::http::v1::{Handled, adopt};
-use crate::trace::label;
+use crate::trace::{context_of, label};
 
 pub(super) async fn commit(request: &Request<'_>) -> Handled {
     request.no_query()?;
@@ -153,11 +153,12 @@ type Messages<'a> = Vec<(Cow<'a, str>, driftq_engine::Draft<'a>)>;
 
 /// The messages of a commit as the broker takes them, each sent as a tenant of the caller.
 fn messages<'a>(request: &Request<'_>, produce: Vec<v2::CommitMessage<'a>>) -> Result<Messages<'a>, Fault> {
+    let trace = context_of(request.head);
     let drafts = produce.into_iter().enumerate().map(|(place, item)| {
         let mut draft = draft(item.message);
         adopt(request.app, request.caller, &item.topic, &mut draft.message)
             .map_err(|fault| fault.in_part(format!("produce[{place}]")))?;
-        label(request.head, &mut draft.message);
+        label(trace, &mut draft.message);
         Ok((item.topic, draft))
     });
     drafts.collect()

@@ -64,7 +64,7 @@ pub(super) async fn list(request: &Request<'_>) -> Handled {
         for found in glance.found {
             let seen = filled.see(broker, glance.topic, found).await?;
             let fits = looked(std::slice::from_ref(&seen)).any(|(_, message)| {
-                let letter = message.envelope.as_ref().and_then(|envelope| envelope.dead_letter.as_ref());
+                let letter = message.envelope.as_deref().and_then(|envelope| envelope.dead_letter.as_ref());
                 letter.is_some_and(|letter| filter.matches(&message, letter))
             });
             if fits {

@@ -117,7 +117,7 @@ impl<'a> Sight<'a> {
         match self {
             Self::Whole => true,
             Self::Of(caller) => {
-                caller.acts_as(message.envelope.as_ref().map_or("", |envelope| &envelope.tenant_id))
+                caller.acts_as(message.envelope.as_deref().map_or("", |envelope| &envelope.tenant_id))
             }
         }
     }
@@ -193,7 +193,7 @@ async fn stands_so(request: &Request<'_>, topic: &str, query: &BrowseQuery<'_>, 
 /// Whether a message meets every condition.
 fn is_wanted(query: &BrowseQuery<'_>, seen: &Seen, message: &core::Message<'_>) -> bool {
     let empty = core::Envelope::default();
-    let envelope = message.envelope.as_ref().unwrap_or(&empty);
+    let envelope = message.envelope.as_deref().unwrap_or(&empty);
     let given = |wanted: &Option<Cow<'_, str>>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
     let stage = query.state.is_none_or(|state| match state {
         DeliveryState::Scheduled => seen.found.stage == Stage::Scheduled,

@@ -15,7 +15,7 @@ use crate::http::answer::{json, whole};
 use crate::http::failure::{Call, fault, produce_rejection};
 use crate::http::tenancy::Holding;
 use crate::http::v1::{Handled, adopt};
-use crate::trace::label;
+use crate::trace::{context_of, label};
 
 pub(super) async fn produce(request: &Request<'_>) -> Handled {
     request.no_query()?;
@@ -29,9 +29,10 @@ pub(super) async fn produce(request: &Request<'_>) -> Handled {
     }
     let mut drafts = Vec::new();
     each_message(form, body, |message| drafts.push(draft(message)))?;
+    let trace = context_of(request.head);
     for draft in &mut drafts {
         adopt(request.app, request.caller, &topic, &mut draft.message)?;
-        label(request.head, &mut draft.message);
+        label(trace, &mut draft.message);
     }
     if let Some(header) = &header {
         let hash = RequestHash::of(body);
@@ -66,7 +67,7 @@ pub(super) async fn produce(request: &Request<'_>) -> Handled {
 async fn one(request: &Request<'_>, topic: &str, body: &[u8], header: Option<String>) -> Handled {
     let mut draft = draft(Message::from_json(body)?);
     adopt(request.app, request.caller, topic, &mut draft.message)?;
-    label(request.head, &mut draft.message);
+    label(context_of(request.head), &mut draft.message);
     if let Some(header) = &header {
         name(&mut draft, header, RequestHash::of(body))?;
     }
@@ -151,7 +152,7 @@ pub(super) fn draft(message: Message<'_>) -> Draft<'_> {
         message: core::Message {
             key: message.key,
             value: message.value,
-            envelope: message.envelope.map(|envelope| taken_envelope(*envelope)),
+            envelope: message.envelope.map(|envelope| Box::new(taken_envelope(*envelope))),
             routing: None,
             origin: None,
         },

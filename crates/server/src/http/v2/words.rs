@@ -42,7 +42,7 @@ pub(super) fn with_item(
 ) -> Result<(), core::Malformed> {
     let message = core::Message::decode(&delivered.payload)?;
     let token = reader.broker.token(&delivered.receipt);
-    let labels = message.envelope.as_ref().map_or(&[][..], |envelope| &envelope.labels);
+    let labels = message.envelope.as_deref().map_or(&[][..], |envelope| &envelope.labels);
     let traced =
         reader.traced.and_then(|(tracer, group)| tracer.lent(delivered, labels, (reader.topic, group)));
     let item = Item {
@@ -111,7 +111,7 @@ fn item<'a>(message: &'a core::Message<'_>) -> Item<'a> {
         priority: 0,
         produced_at: Moment::saturating_from_epoch_ms(0),
         deliver_at: None,
-        envelope: message.envelope.as_ref().map(envelope),
+        envelope: message.envelope.as_deref().map(envelope),
         routing: message.routing.as_ref().map(routing),
         last_error: Cow::Borrowed(""),
         origin: None,
