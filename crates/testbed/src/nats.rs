@@ -124,8 +124,10 @@ impl Nats {
             );
             if count > 1 {
                 let urls = urls.join(", ");
-                text +=
-                    &format!("cluster {{ name: test, listen: \"127.0.0.1:{route}\", routes: [{urls}] }}\n");
+                // Clients know the servers that their URL names, and go no other way.
+                text += &format!(
+                    "cluster {{ name: test, listen: \"127.0.0.1:{route}\", no_advertise: true, routes: [{urls}] }}\n"
+                );
             }
             let settings = folder.join(format!("{name}.conf"));
             fs::write(&settings, text).context("writing the settings of NATS")?;
