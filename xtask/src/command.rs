@@ -113,10 +113,17 @@ pub(crate) fn kill_connectors(root: &Path, kill_cycles: u64) -> Command {
     command
 }
 
-/// Servers that share a log are killed, put to sleep and drained under load.
+/// Servers that share a log are killed, put to sleep, drained and cut off under load.
 pub(crate) fn cluster_chaos(root: &Path, broker: &Path, seconds: u64) -> Command {
     let mut command = python(root, Path::new("tests/python/_cluster_chaos.py"), broker);
     command.args(["--seconds", &seconds.to_string()]);
+    command
+}
+
+/// The same while what holds the log is broken as well: `postgres` or `nats`, started by the testbed beside the broker.
+pub(crate) fn engine_chaos(root: &Path, broker: &Path, engine: &str, shards: u64, seconds: u64) -> Command {
+    let mut command = cluster_chaos(root, broker, seconds);
+    command.args(["--engine", engine, "--shards", &shards.to_string()]);
     command
 }
 

@@ -40,8 +40,9 @@ mutants` runs all. A failing step does not stop the others; the last line reads 
 
 const SOAK: &str = "\
 Runs the long forms of the simulation, the mutants and the kill -9 loops (messages, effects, connectors, the ledger on
-PostgreSQL, a release that uses the ledger and is deployed and rolled back), with optimisations; and every fuzz target
-for a few seconds.
+PostgreSQL, a release that uses the ledger and is deployed and rolled back), with optimisations; every fuzz target for a
+few seconds; and three servers on one log that are killed, put to sleep, drained and cut off, on PostgreSQL and on NATS,
+which break as well.
 
 Usage: cargo xtask soak [--seeds N] [--cycles N] [--minutes M]
 

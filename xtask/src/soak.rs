@@ -11,6 +11,7 @@ use crate::{
     args::Args,
     command::{self, Scene},
     fuzz, mutants,
+    outside::NATS,
     postgres::Server,
     step::Steps,
 };
@@ -24,8 +25,12 @@ const SCENE_PART: u64 = 5;
 /// Kills of an export; sinks and deliveries are killed two hundred times, too.
 const CONNECTOR_KILLS: u64 = 200;
 
-/// How long the servers of a cluster are killed, put to sleep and drained.
+/// How long the servers of a cluster are killed, put to sleep, drained and cut off.
 const CLUSTER_SECONDS: u64 = 120;
+/// The same while what holds their log is broken as well.
+const ENGINE_SECONDS: u64 = 90;
+/// Shards of such a cluster, where it has several.
+const CLUSTER_SHARDS: u64 = 3;
 
 pub(crate) struct Settings {
     seeds: u64,
@@ -81,12 +86,18 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
         command::expect_success(&mut command::kill_connectors(root, CONNECTOR_KILLS))
     });
     // With the binary that the tests of the connectors were built with: it has everything.
-    steps.run("cluster: kills, sleepers, hand-overs", || {
+    steps.run("cluster: kills, sleepers, hand-overs, cuts", || {
         let target = command::target_folder(root)?.join("debug");
         let server = Server::start_durable(&target.join("driftq-testbed"))?;
         let chaos = command::cluster_chaos(root, &target.join("driftq"), CLUSTER_SECONDS);
         command::expect_success(&mut server.known_to(chaos))
     });
+    steps.run("cluster: PostgreSQL breaks, several shards", || {
+        let broker = command::target_folder(root)?.join("debug/driftq");
+        let mut chaos = command::engine_chaos(root, &broker, "postgres", CLUSTER_SHARDS, ENGINE_SECONDS);
+        command::expect_success(&mut chaos)
+    });
+    nats_breaks(root, &mut steps)?;
     steps.run("kill -9 loop, ledger", || {
         command::expect_success(&mut command::kill_ledger_release(root, settings.cycles))
     });
@@ -97,6 +108,17 @@ pub(crate) fn run(root: &Path, settings: &Settings) -> Result<()> {
         command::expect_success(&mut command::ledger_direct_release(root))
     });
     steps.finish()
+}
+
+fn nats_breaks(root: &Path, steps: &mut Steps) -> Result<()> {
+    let debug = command::target_folder(root)?.join("debug");
+    // Without it a line says that it is left out.
+    let Some(program) = NATS.provide(&debug, steps) else { return Ok(()) };
+    steps.run("cluster: NATS breaks", || {
+        let mut chaos = command::engine_chaos(root, &debug.join("driftq"), "nats", 1, ENGINE_SECONDS);
+        command::expect_success(chaos.env(NATS.variable, program))
+    });
+    Ok(())
 }
 
 fn simulate(simulator: &Path, settings: &Settings) -> Result<()> {
