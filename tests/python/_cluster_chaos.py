@@ -368,7 +368,7 @@ class World:
         for (moment, kind), end in zip(self.blows, ends):
             longest, before = 0, moment
             for after in times[bisect.bisect(times, moment):]:
-                longest = max(longest, after - before)
+                longest = max(longest, min(after, end) - before)
                 if after > end:
                     break
                 before = after
