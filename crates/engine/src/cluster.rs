@@ -18,6 +18,9 @@ use crate::failure::StartError;
 pub const SEAT_TIME: Duration = Duration::from_secs(2);
 /// How often it is renewed, and how often the others look whether it is free.
 const BEAT: Duration = Duration::from_millis(400);
+/// How long after a server has asked for its seat to be renewed, and was told that it is, it may take for granted that
+/// nobody else has it: a little less than the seat lasts, for clocks that do not run alike.
+const SURE: Duration = SEAT_TIME.saturating_sub(BEAT.checked_div(4).expect("four is not zero"));
 /// Who has given the seat up does not take it back at once: the others come first.
 const MODESTY: Duration = BEAT.saturating_mul(3);
 /// Orders that wait for the thread that keeps the seat.
@@ -143,6 +146,8 @@ pub struct Seat {
     url: String,
     secret: Secret,
     standing: watch::Receiver<Standing>,
+    /// When this server last asked for the seat of which it was then told that it has it.
+    renewed: watch::Receiver<Option<Instant>>,
     orders: SyncSender<Order>,
 }
 
@@ -174,11 +179,12 @@ impl Seat {
     #[cfg_attr(not(any(feature = "nats", feature = "postgres")), expect(dead_code, reason = "no register"))]
     fn begin(register: impl Register, url: &str) -> Result<Self, StartError> {
         let (tell, standing) = watch::channel(Standing::default());
+        let (tell_renewed, renewed) = watch::channel(None);
         let secret = register.secret();
         let (orders, received) = sync_channel(ORDERS_MAX);
         let thread = thread::Builder::new().name("driftq-seat".into());
-        thread.spawn(move || keep(register, &tell, &received))?;
-        Ok(Self { url: url.to_owned(), secret, standing, orders })
+        thread.spawn(move || keep(register, &tell, &tell_renewed, &received))?;
+        Ok(Self { url: url.to_owned(), secret, standing, renewed, orders })
     }
 
     /// Signs what this server says to another one of the cluster.
@@ -207,6 +213,27 @@ impl Seat {
         self.standing.clone()
     }
 
+    /// Whether nobody else can have the seat. If not, what this server knows may be of yesterday: nothing that it writes
+    /// would count, but a question or a refusal needs no writing.
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        is_fresh(*self.renewed.borrow())
+    }
+
+    /// Waits until that is so. False if another server has the seat, or if it takes longer than this.
+    pub async fn wait_sure(&self, within: Duration) -> bool {
+        let (mut renewed, mut standing) = (self.renewed.clone(), self.standing.clone());
+        let is_lost = async {
+            // If the thread that keeps the seat is gone, it is lost, too.
+            let _ = standing.wait_for(|standing| !standing.is_mine).await;
+        };
+        tokio::select! {
+            sure = renewed.wait_for(|renewed| is_fresh(*renewed)) => sure.is_ok(),
+            () = is_lost => false,
+            () = tokio::time::sleep(within) => false,
+        }
+    }
+
     /// Gives the seat up, so that another server takes it at once instead of when its time is over.
     pub async fn leave(&self) {
         let (done, left) = oneshot::channel();
@@ -229,8 +256,18 @@ impl Seat {
     }
 }
 
+/// Whether the seat that was asked for then is surely still there.
+fn is_fresh(renewed: Option<Instant>) -> bool {
+    renewed.is_some_and(|renewed| renewed.elapsed() < SURE)
+}
+
 /// Renews until there is nobody left to give orders.
-fn keep(mut register: impl Register, tell: &watch::Sender<Standing>, orders: &Receiver<Order>) {
+fn keep(
+    mut register: impl Register,
+    tell: &watch::Sender<Standing>,
+    tell_renewed: &watch::Sender<Option<Instant>>,
+    orders: &Receiver<Order>,
+) {
     let (mut is_mine, mut is_away) = (false, false);
     let mut left: Option<Instant> = None;
     let mut settled: Option<(oneshot::Sender<_>, Result<bool, String>)> = None;
@@ -240,8 +277,10 @@ fn keep(mut register: impl Register, tell: &watch::Sender<Standing>, orders: &Re
             Some(left) if left.elapsed() < MODESTY => Claim::Nothing,
             _ => Claim::Take,
         };
+        let asked = Instant::now();
         match register.beat(claim) {
             Ok(standing) => {
+                tell_renewed.send_replace(standing.is_mine.then_some(asked));
                 if is_away {
                     tracing::info!("the cluster's seat can be seen again");
                 }
@@ -272,6 +311,7 @@ fn keep(mut register: impl Register, tell: &watch::Sender<Standing>, orders: &Re
             Order::Leave(done) => {
                 leave(&mut register);
                 (is_mine, left) = (false, Some(Instant::now()));
+                tell_renewed.send_replace(None);
                 tell.send_modify(|told| told.is_mine = false);
                 let _ = done.send(());
             }

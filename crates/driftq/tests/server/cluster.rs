@@ -1,12 +1,12 @@
 //! Several real servers on one log in PostgreSQL: one serves, the others pass requests on and take over.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -175,6 +175,82 @@ fn a_server_that_slept_through_its_time_changes_nothing_and_passes_on() {
     check(nodes[0].address, 1, &all);
 }
 
+/// A way to the database that can be held up, as a network that is cut holds it up: nothing arrives, nothing is refused.
+struct Wire {
+    port: u16,
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Wire {
+    fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = listener.local_addr().unwrap().port();
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let cut = Arc::clone(&is_cut);
+        thread::spawn(move || {
+            for there in listener.incoming().map_while(Result::ok) {
+                let Ok(here) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+                for (from, to) in [(&there, &here), (&here, &there)] {
+                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let cut = Arc::clone(&cut);
+                    thread::spawn(move || carry(from, to, &cut));
+                }
+            }
+        });
+        Self { port: own, is_cut }
+    }
+
+    fn cut(&self, is_cut: bool) {
+        self.is_cut.store(is_cut, Ordering::SeqCst);
+    }
+}
+
+/// Carries bytes one way until one end closes.
+fn carry(mut from: TcpStream, mut to: TcpStream, is_cut: &AtomicBool) {
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(read @ 1..) = from.read(&mut bytes) {
+        while is_cut.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        if to.write_all(&bytes[..read]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+#[test]
+fn a_server_that_was_cut_off_answers_nothing_from_memory() {
+    let (before, after) = DATABASE.url().rsplit_once(':').unwrap();
+    let (port, database) = after.split_once('/').unwrap();
+    let wire = Wire::to(port.parse().unwrap());
+    let url = format!("{before}:{}/{database}", wire.port);
+    let log = ["--log-schema", "cluster_cut_off"];
+    let old = node(&[&log[..], &["--log", &url]].concat());
+    cluster(old.address, |cluster| cluster["serving"] == old.url().as_str());
+    let new = node(&[&log[..], &["--log", DATABASE.url()]].concat());
+    wire.cut(true);
+    cluster(new.address, |cluster| cluster["serving"] == new.url().as_str());
+    let made = Client::connect(new.address).post_json("/v1/topics", &json!({"name": "made-since"}));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let ready = call(old.address, "GET", "/v2/readyz", "").unwrap();
+    assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
+    let asked = thread::scope(|scope| {
+        let asked = scope.spawn(|| call(old.address, "GET", "/v2/topics/made-since", ""));
+        // It waits for news, and gets them.
+        thread::sleep(Duration::from_millis(300));
+        wire.cut(false);
+        asked.join().unwrap()
+    });
+    // The connection may be closed when it steps down. That there is no such topic it must not say.
+    assert!(!asked.as_ref().is_ok_and(|said| said.starts_with("HTTP/1.1 404")), "{asked:?}");
+    let until = Instant::now() + PATIENCE;
+    let knows = |said: String| said.starts_with("HTTP/1.1 200");
+    while !call(old.address, "GET", "/v2/topics/made-since", "").is_ok_and(knows) {
+        assert!(Instant::now() < until, "it passes on what it is asked");
+    }
+}
+
 #[test]
 fn a_drained_server_hands_over_without_an_error() {
     hands_over_when_drained(in_schema("cluster_drained"));
@@ -293,10 +369,7 @@ fn a_desk_has_three_servers_with_one_command() {
     cluster(addresses[2], |cluster| cluster["nodes"].as_array().is_some_and(|nodes| nodes.len() == 3));
     let sent = std::process::Command::new("kill").args(["-INT", &dev.0.id().to_string()]).status();
     assert!(sent.unwrap().success() && dev.0.wait().unwrap().success());
-    assert!(
-        addresses.iter().all(|address| std::net::TcpStream::connect(address).is_err()),
-        "all have stopped"
-    );
+    assert!(addresses.iter().all(|address| TcpStream::connect(address).is_err()), "all have stopped");
 }
 
 #[test]

@@ -27,10 +27,11 @@ use super::live::{self, Live};
 use super::options::Options;
 use super::peer::Peer;
 use super::pulse::Pulse;
-use super::relay;
+use super::relay::{self, RELAYED};
 use super::request::{check_url, discard_body, read_body};
 use super::request_id::{RequestIds, X_REQUEST_ID};
 use super::server::Edge;
+use super::standby::{HOLD, nobody, not_here};
 use super::turns::{Turns, WAIT_COUNTS};
 use super::{ui, v1, v2};
 use crate::metrics::{self, Format, Metrics};
@@ -173,8 +174,18 @@ impl App {
         let begun = Instant::now();
         let target = Target::find(&head.method, head.uri.path());
         let endpoint = target.endpoint;
+        if !endpoint.is_own() && !self.surely_serves(head).await {
+            discard_body(body).await;
+            return self.unsure(endpoint, head, id);
+        }
         let asked = Asked { head, id, peer, caller: OnceLock::new() };
         let mut answered = self.answered(target, &asked, body, pulse).await;
+        // What was written is written. Anything else may be what this server knew before it slept.
+        let is_told = answered.as_ref().is_ok_and(|answer| answer.status().is_success());
+        let is_written = is_told && head.method != Method::GET;
+        if !is_written && !endpoint.is_own() && self.seat.as_ref().is_some_and(|seat| !seat.is_sure()) {
+            return self.unsure(endpoint, head, id);
+        }
         match &mut answered {
             Ok(answer) => self.audit(&asked, &target, Ok(answer)).await,
             Err(Refused::Fault(fault)) => self.audit(&asked, &target, Err(fault)).await,
@@ -204,6 +215,29 @@ impl App {
         if matches!(answer.body(), AnswerBody::Whole(_)) {
             pulse.begin_answer(now);
         }
+        answer
+    }
+
+    /// Whether no other server of the cluster can serve; a server that cannot see its seat waits until it can, unless the
+    /// request was passed on by another one, which then waits by itself.
+    async fn surely_serves(&self, head: &Parts) -> bool {
+        match &self.seat {
+            None => true,
+            Some(seat) if seat.is_sure() => true,
+            Some(_) if head.headers.contains_key(&RELAYED) => false,
+            Some(seat) => seat.wait_sure(HOLD).await,
+        }
+    }
+
+    /// Said by a server that may have been replaced.
+    fn unsure(&self, endpoint: Endpoint, head: &Parts, id: &HeaderValue) -> Answer {
+        let mut answer = if head.headers.contains_key(&RELAYED) {
+            not_here(id)
+        } else {
+            refusal(&nobody("this server cannot see whether it still serves"), endpoint.dialect(), id)
+        };
+        put(&mut answer, X_REQUEST_ID, id.clone());
+        self.options.door.grant(&head.headers, answer.headers_mut());
         answer
     }
 

@@ -115,6 +115,19 @@ impl Endpoint {
         }
     }
 
+    /// Whether it is about this server alone, and not about what the servers of a cluster share.
+    pub(crate) const fn is_own(self) -> bool {
+        matches!(
+            self,
+            Self::Healthz
+                | Self::Version
+                | Self::Metrics
+                | Self::Ui
+                | Self::Unversioned
+                | Self::V2(Operation::Healthz | Operation::Readyz)
+        )
+    }
+
     /// Whether messages come with it that may begin a trace.
     pub(crate) const fn produces(self) -> bool {
         matches!(self, Self::V2(Operation::Produce))

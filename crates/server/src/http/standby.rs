@@ -50,7 +50,7 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 /// How long a request waits for a server that serves. A seat is free when its time is over, and a log takes a moment to
 /// be opened.
-const HOLD: Duration = SEAT_TIME.saturating_mul(5);
+pub(super) const HOLD: Duration = SEAT_TIME.saturating_mul(5);
 /// When a server that serves is asked again after it took no connection: it has just opened the log, or is gone.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// Connections to the serving server that are kept for the next request.
@@ -115,12 +115,7 @@ impl Standby {
         }
         if head.headers.contains_key(&RELAYED) {
             discard_body(body).await;
-            let mut answer = refusal(&nobody("this server does not serve any more"), Dialect::V2, id);
-            put(&mut answer, RELAYED, HeaderValue::from_static(NOT_HERE));
-            // Asked again in a moment, it may serve by then, and this edge be closing: a connection that was kept would take
-            // the next request along.
-            put(&mut answer, CONNECTION, HeaderValue::from_static("close"));
-            return Ok(answer);
+            return Ok(not_here(id));
         }
         if prefers_redirect(&head.headers) {
             discard_body(body).await;
@@ -346,12 +341,22 @@ fn prefers_redirect(headers: &HeaderMap) -> bool {
     said.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case(REDIRECT))
 }
 
+/// What a server is told that has passed a request on to one that does not serve: it was not looked at.
+pub(super) fn not_here(id: &HeaderValue) -> Answer {
+    let mut answer = refusal(&nobody("this server does not serve any more"), Dialect::V2, id);
+    put(&mut answer, RELAYED, HeaderValue::from_static(NOT_HERE));
+    // Asked again in a moment, it may serve by then, and this edge be closing: a connection that was kept would take the
+    // next request along.
+    put(&mut answer, CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
 /// Whether a server has only said that it does not serve any more.
 fn is_elsewhere(begun: &Begun) -> bool {
     begun.headers.get(RELAYED).is_some_and(|said| said == NOT_HERE)
 }
 
-fn nobody(why: &str) -> Fault {
+pub(super) fn nobody(why: &str) -> Fault {
     let fault = Fault::new(Code::Unavailable, format!("{why}; another takes over within seconds"));
     Fault { retry_after_ms: Some(1_000), ..fault }
 }

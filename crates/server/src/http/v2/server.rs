@@ -26,6 +26,9 @@ pub(super) fn healthz() -> Answer {
 }
 
 pub(super) fn readyz(app: &App) -> Handled {
+    if app.seat.as_ref().is_some_and(|seat| !seat.is_sure()) {
+        return Err(Fault::new(Code::Unavailable, "this server cannot see whether it still serves"));
+    }
     let status = app.broker.status();
     // On a full disk consumers can still read and settle, which is what makes room again: a balancer that took the
     // server out of its turn would make it last.
