@@ -18,6 +18,8 @@ use crate::routing::{Reservation, Reserved, Turn};
 /// Messages of one call go to the shard in parts of about this size, so that others get their turn in between and
 /// a batch of the log stays small.
 const PART_BYTES: usize = 1 << 20;
+/// Messages for which a part has room from the beginning.
+const PART_MESSAGES: usize = 1_000;
 
 impl Broker {
     /// Stores a message that may have a priority and a time; answers when it is durable.
@@ -77,7 +79,7 @@ impl Broker {
                         results.push(None);
                         take_reserved(&mut message, reservation.as_deref());
                         kept.extend(reservation);
-                        add(&mut parts, index, name, message);
+                        add(&mut parts, (index, drafts.len()), name, message);
                     }
                 }
             }
@@ -192,7 +194,6 @@ impl Broker {
 }
 
 /// Messages that go to the shard together, and their places in the call.
-#[derive(Default)]
 struct Part {
     shard: ShardId,
     places: Vec<(usize, Arc<str>)>,
@@ -203,13 +204,16 @@ struct Part {
 /// One answer per message, once it is known.
 type Results = Vec<Option<Result<Produced, Failure>>>;
 
-/// Adds a message to the last part for its shard, or to a new one if that is large enough.
-fn add(parts: &mut Vec<Part>, index: usize, name: Arc<str>, message: NewMessage) {
+/// Adds the message at a place of so many to the last part for its shard, or to a new one if that is large enough.
+fn add(parts: &mut Vec<Part>, (index, count): (usize, usize), name: Arc<str>, message: NewMessage) {
     let shard = message.topic.shard();
     let last = parts.iter().rposition(|part| part.shard == shard);
     let open = last.filter(|last| parts[*last].bytes < PART_BYTES);
     let at = open.unwrap_or_else(|| {
-        parts.push(Part { shard, ..Part::default() });
+        // Most calls are one part.
+        let left = (count - index).min(PART_MESSAGES);
+        let (places, messages) = (Vec::with_capacity(left), Vec::with_capacity(left));
+        parts.push(Part { shard, places, messages, bytes: 0 });
         parts.len() - 1
     });
     let part = &mut parts[at];

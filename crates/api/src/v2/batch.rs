@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 use super::limits::BATCH_MESSAGES_MAX;
@@ -35,6 +35,15 @@ impl Form {
                 _ => Ok(Self::One),
             },
             MediaType::Other => Err(unsupported("application/json or application/x-ndjson")),
+        }
+    }
+
+    /// For how many messages of `body` room is worth having: as many as it has lines, if those can be told.
+    #[must_use]
+    pub fn lines(self, body: &[u8]) -> usize {
+        match self {
+            Self::Lines => (memchr_iter(b'\n', body).count() + 1).min(BATCH_MESSAGES_MAX),
+            Self::One | Self::Array => 1,
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) async fn produce(request: &Request<'_>) -> Handled {
     if form == Form::One {
         return one(request, &topic, body, header).await;
     }
-    let mut drafts = Vec::new();
+    let mut drafts = Vec::with_capacity(form.lines(body));
     each_message(form, body, |message| drafts.push(draft(message)))?;
     let trace = context_of(request.head);
     for draft in &mut drafts {
