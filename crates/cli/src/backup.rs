@@ -189,11 +189,12 @@ async fn copy(
         spinner.set_message(format!("keeping {}", copied.name));
         files.push(backup.put(&copied.name, copied.length, &mut file).await.map_err(refused)?);
     }
-    let CopyEnd::Whole { end, messages } = copy.finish() else { return Ok(None) };
+    let CopyEnd::Whole { end, messages, shards } = copy.finish() else { return Ok(None) };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let taken_at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let made_by = concat!("driftq ", env!("CARGO_PKG_VERSION"));
-    Ok(Some(Manifest { end, messages, files, ..Manifest::new(id, made_by, taken_at_ms) }))
+    let shards = Some(shards);
+    Ok(Some(Manifest { end, messages, shards, files, ..Manifest::new(id, made_by, taken_at_ms) }))
 }
 
 pub(super) async fn restore(common: &Common, args: &RestoreArgs) -> Result<()> {
@@ -210,6 +211,12 @@ pub(super) async fn restore(common: &Common, args: &RestoreArgs) -> Result<()> {
         let help = "one that was interrupted is completed by the same `driftq backup`";
         return Err(Fault::new(Exit::Invalid, what).help(help).into());
     };
+    if let Some(shard) = manifest.missing() {
+        let lost =
+            if shard == 0 { "the log of the first shard".to_owned() } else { format!("shard-{shard}") };
+        let what = format!("{lost} is missing in the backup {}", printable(&backup.location()));
+        return Err(Fault::new(Exit::Damaged, what).help("use another backup").into());
+    }
     let digest = manifest.digest();
     let unfinished = transfer::unfinished(&data, &format!("{UNFINISHED}{}", &digest[..DIGEST_SHOWN]));
     fs::create_dir_all(&unfinished).with_context(|| format!("making {}", unfinished.display()))?;
@@ -308,6 +315,14 @@ mod tests {
         }
     }
 
+    /// It does not say how many shards there are, and comes back all the same.
+    #[test]
+    fn a_backup_of_an_earlier_version_comes_back() {
+        let home = kept();
+        let data = restored(home.path(), |manifest| manifest.shards = None).unwrap();
+        assert_eq!(transfer::logs_in(&data).unwrap().len(), 3);
+    }
+
     #[test]
     fn a_manifest_does_not_reach_out_of_the_directory() {
         let home = kept();
@@ -322,9 +337,18 @@ mod tests {
 
     #[test]
     fn a_backup_in_which_a_shard_is_missing_or_damaged_does_not_come_back() {
-        for (lost, why) in [("shard-1/", "shard-1 is missing"), ("shard-2/seg-", "shard-2")] {
+        let lost = [
+            ("shard-1/", "shard-1 is missing"),
+            ("shard-2/", "shard-2 is missing"),
+            ("s", "the log of the first shard is missing"),
+            ("shard-2/seg-", "shard-2"),
+        ];
+        for (lost, why) in lost {
             let home = kept();
-            let forget = |manifest: &mut Manifest| manifest.files.retain(|file| !file.name.starts_with(lost));
+            let forget = |manifest: &mut Manifest| {
+                assert_eq!(manifest.shards, Some(3));
+                manifest.files.retain(|file| !file.name.starts_with(lost));
+            };
             let refused = restored(home.path(), forget).unwrap_err().to_string();
             assert!(refused.contains(why), "{refused}");
             assert!(!home.path().join("in/restored").exists());

@@ -40,6 +40,9 @@ pub struct Manifest {
     pub end: String,
     /// Messages in it.
     pub messages: u64,
+    /// How many shards it has, each with files of its own; backups of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<u8>,
     /// Its files.
     pub files: Vec<BackupFile>,
 }
@@ -56,8 +59,18 @@ impl Manifest {
             taken_at_ms,
             end: String::new(),
             messages: 0,
+            shards: None,
             files: Vec::new(),
         }
+    }
+
+    /// The first shard of which there is no file, although there is such a shard: it was lost. A manifest that does not
+    /// say how many there are says where each of them ends.
+    #[must_use]
+    pub fn missing(&self) -> Option<u8> {
+        let told = || u8::try_from(self.end.split(',').count()).unwrap_or(u8::MAX);
+        let has = |shard: u8| self.files.iter().any(|file| shard_of(&file.name) == Some(shard));
+        (0..self.shards.unwrap_or_else(told)).find(|shard| !has(*shard))
     }
 
     /// Bytes of all parts.
@@ -238,18 +251,18 @@ const PART: &str = ".part";
 
 /// Whether this names a file of a log, and nothing outside the data directory. A manifest is believed no further.
 fn is_of_log(name: &str) -> bool {
-    let file = match name.split_once('/') {
-        None => name,
-        Some((directory, file)) => {
-            let number = directory.strip_prefix(SHARD).and_then(|number| number.parse::<u8>().ok());
-            // Spelled in one way only: no two names for the same directory.
-            if number.is_none_or(|number| number == 0 || format!("{SHARD}{number}") != directory) {
-                return false;
-            }
-            file
-        }
-    };
-    !file.contains(['/', '\\', '\0']) && PREFIXES.iter().any(|prefix| file.starts_with(prefix))
+    let file = name.split_once('/').map_or(name, |(_, file)| file);
+    shard_of(name).is_some()
+        && !file.contains(['/', '\\', '\0'])
+        && PREFIXES.iter().any(|prefix| file.starts_with(prefix))
+}
+
+/// The shard whose file this is, by the directory that it is in; `None` if no shard's is called so.
+fn shard_of(name: &str) -> Option<u8> {
+    let Some((directory, _)) = name.split_once('/') else { return Some(0) };
+    let number = directory.strip_prefix(SHARD)?.parse::<u8>().ok()?;
+    // Spelled in one way only: no two names for the same directory.
+    (number > 0 && format!("{SHARD}{number}") == directory).then_some(number)
 }
 
 fn stored(part: &BackupPart) -> String {
@@ -262,7 +275,27 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::is_of_log;
+    use super::{BackupFile, Manifest, is_of_log};
+
+    /// Also in a manifest that does not say how many shards there are, if it says where more than one ends.
+    #[test]
+    fn a_shard_without_a_file_is_missing() {
+        let named = |name: &&str| BackupFile { name: (*name).to_owned(), length: 0, parts: Vec::new() };
+        let manifest = |shards, end: &str, names: &[&str]| {
+            let files = names.iter().map(named).collect();
+            Manifest { shards, end: end.to_owned(), files, ..Manifest::new("one", "test", 0) }
+        };
+        let all = ["seg-1", "shard-1/seg-1", "shard-2/snap-1"];
+        for (shards, end) in [(Some(3), ""), (None, "1:64, 1:64, 2:64")] {
+            assert_eq!(manifest(shards, end, &all).missing(), None);
+            for (lost, shard) in all.iter().zip(0..) {
+                let left: Vec<&str> = all.iter().copied().filter(|name| name != lost).collect();
+                assert_eq!(manifest(shards, end, &left).missing(), Some(shard), "{lost}");
+            }
+        }
+        assert_eq!(manifest(None, "", &all[..1]).missing(), None);
+        assert_eq!(manifest(None, "1:64", &all[..1]).missing(), None);
+    }
 
     #[test]
     fn only_files_of_a_log_are_taken_out_of_a_backup() {

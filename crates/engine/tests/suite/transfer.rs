@@ -109,7 +109,8 @@ async fn a_copy_has_the_logs_of_all_shards() {
     let [dir, one, two] = ["data", "one", "two"].map(|name| home.path().join(name));
     sharded(&dir, 0..120).await;
     let (files, end) = restored(&dir, &one);
-    assert!(matches!(&end, CopyEnd::Whole { messages: 120, end } if end.split(", ").count() == 3), "{end:?}");
+    let is_whole = |end: &String| end.split(", ").count() == 3;
+    assert!(matches!(&end, CopyEnd::Whole { messages: 120, end, shards: 3 } if is_whole(end)), "{end:?}");
     for shard in ["seg-", "shard-1/seg-", "shard-2/seg-"] {
         let of_shard = files.iter().filter(|file| file.name.starts_with(shard));
         assert!(of_shard.count() > 1, "{shard}: there are messages in every shard: {files:?}");

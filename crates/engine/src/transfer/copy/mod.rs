@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::path::Path;
 
-use driftq_core::ShardId;
+use driftq_core::{SHARDS_MAX, ShardId};
 
 use super::{TransferError, logs_in};
 use crate::log::Lsn;
@@ -49,6 +49,8 @@ pub enum CopyEnd {
         end: String,
         /// Messages in it.
         messages: u64,
+        /// How many shards there are.
+        shards: u8,
     },
     /// The server has given up a file that it needs: begin again.
     Overtaken,
@@ -109,7 +111,8 @@ impl Copy {
             return CopyEnd::Overtaken;
         }
         let ends: Vec<String> = self.ends.iter().map(ToString::to_string).collect();
-        CopyEnd::Whole { end: ends.join(", "), messages: self.messages }
+        let shards = u8::try_from(ends.len()).unwrap_or(SHARDS_MAX);
+        CopyEnd::Whole { end: ends.join(", "), messages: self.messages, shards }
     }
 }
 
@@ -219,7 +222,7 @@ mod tests {
         let end = shards[1].cut();
         let copy = Copy::of(&data, shards).unwrap();
         // The topic is in it, and nothing after that: no message, whatever came later.
-        let whole = CopyEnd::Whole { end: format!("{}, {end}", frames[1]), messages: 0 };
+        let whole = CopyEnd::Whole { end: format!("{}, {end}", frames[1]), messages: 0, shards: 2 };
         assert_eq!(bring(copy, &copied), whole);
         for dir in logs_in(&copied).unwrap() {
             let looked = inspect(&dir, false, &mut |_| {}).unwrap();
