@@ -90,6 +90,11 @@ impl House {
         }
     }
 
+    /// Whether there is such a shard.
+    pub(crate) fn has(&self, shard: ShardId) -> bool {
+        self.shards.get().is_some_and(|shards| usize::from(shard.0) < shards.len())
+    }
+
     /// Tells the house of its shards, once.
     pub(crate) fn furnish(&self, shards: &[Arc<Shared>]) {
         let known = self.shards.set(shards.iter().map(Arc::downgrade).collect());

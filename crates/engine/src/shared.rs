@@ -81,6 +81,13 @@ impl Shared {
                 self.id.0
             )));
         }
+        // One that was never heard of by another is not missed.
+        if let Some(lost) = state.farthest().filter(|lost| !self.house.has(*lost)) {
+            return Err(StartError::Damaged(format!(
+                "shard {} has had to do with shard {}, whose log is missing: put it back from a backup",
+                self.id.0, lost.0
+            )));
+        }
         Ok(())
     }
 

@@ -1,7 +1,9 @@
-//! Messages and dead letters whose bytes are not those that were stored.
+//! Messages and dead letters whose bytes are not those that were stored, and a shard that is not there.
 
 use crate::common::{at, mortal, next, reader, soon, start, text, until, value};
-use driftq_engine::{AckRequest, Broker, Config, Job, JobCall, JobKind, JobState, LeaseCall, LetterFilter};
+use driftq_engine::{
+    AckRequest, Broker, CommitCall, Config, Draft, Job, JobCall, JobKind, JobState, LeaseCall, LetterFilter,
+};
 
 fn call(kind: JobKind, filter: LetterFilter) -> JobCall {
     JobCall {
@@ -124,4 +126,47 @@ async fn a_damaged_message_becomes_a_dead_letter_without_a_value() {
         let purged = done(&broker, call(JobKind::Purge, LetterFilter::default())).await;
         assert_eq!((purged.done, letters(&broker).await), (1, 0), "{purged:?}");
     }
+}
+
+/// The others know it by what it has sent them.
+#[tokio::test]
+async fn the_last_shard_is_missed_if_it_has_sent_something() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = start(Config { shards: 2, ..at(dir.path()) });
+    let mut topics = [None, None];
+    for number in 0_u32.. {
+        let name = format!("topic-{number}");
+        broker.create_topic(&name, 1).await.unwrap();
+        let shard = broker.topic_number(&name).unwrap().shard();
+        topics[usize::from(shard.0)].get_or_insert(name);
+        if topics.iter().all(Option::is_some) {
+            break;
+        }
+    }
+    let [first, last] = topics.map(Option::unwrap);
+    broker.produce(&last, text("work")).await.unwrap();
+    let call = LeaseCall {
+        topic: last.as_str().into(),
+        group: "g".into(),
+        owner: "me".into(),
+        max: 1,
+        lease_ms: None,
+        wait_ms: 10_000,
+        request_id: None,
+    };
+    let delivered = soon(broker.lease(call)).await.unwrap().remove(0);
+    let commit = CommitCall {
+        acks: vec![delivered.receipt],
+        messages: vec![(first.into(), Draft { message: text("next"), ..Draft::default() })],
+        ..CommitCall::default()
+    };
+    soon(broker.commit(commit)).await.unwrap();
+    broker.stop().await;
+    let (log, spare) = (dir.path().join("shard-1"), dir.path().join("spare"));
+    std::fs::rename(&log, &spare).unwrap();
+    let refused = Broker::start(at(dir.path())).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("shard 0 has had to do with shard 1, whose log is missing"), "{refused}");
+    assert!(!log.exists());
+    std::fs::rename(&spare, &log).unwrap();
+    assert_eq!(start(at(dir.path())).shard_count(), 2);
 }

@@ -161,6 +161,14 @@ impl State {
         shard != self.shard && shard.0 < SHARDS_MAX
     }
 
+    /// The highest of the other shards that this one knows to be there: one that has sent it something, or for which it
+    /// has something. It may not know of all.
+    #[must_use]
+    pub fn farthest(&self) -> Option<ShardId> {
+        let sent = self.outbox.waiting().map(|parcel| parcel.message.topic.shard());
+        self.outbox.arrivals.keys().copied().chain(sent).max()
+    }
+
     /// The log says whose it is before it says anything of topics.
     fn on_housed(&mut self, shard: ShardId) -> Result<(), Malformed> {
         let is_new = self.topics.is_empty() && self.outbox == Outbox::default();
