@@ -1,9 +1,11 @@
 //! Takes a log elsewhere while no server is at work on it: from a directory into a database, and back.
 //!
 //! Batches keep their positions, so that everything which the state says about them stays true: offsets, tokens, effects
-//! and runs are the same ones afterwards. What was taken counts only once it was read back from its new place and found
-//! to be the same; until then a server refuses to start there, and the same command goes on where it broke off.
+//! and runs are the same ones afterwards. A log has a part for each shard, and all of them are taken, one after the
+//! other. What was taken counts only once all of it was read back from its new place and found to be the same; until
+//! then a server refuses to start there, and the same command goes on where it broke off.
 
+mod carry;
 mod copy;
 mod directory;
 
@@ -15,8 +17,10 @@ use crate::config::Storage;
 use crate::failure::StartError;
 use crate::log::{Lsn, Snapshot};
 use crate::start::{shard_directory, shards_in};
-use driftq_wal::{OpenError, SEGMENT_HEADER_BYTES};
+use driftq_wal::OpenError;
 
+use carry::carry;
+pub use carry::{Moved, MovedShard};
 pub use copy::{Copied, Copy, CopyEnd};
 pub use directory::put_in_place;
 use directory::{DirectorySource, DirectoryTarget};
@@ -43,6 +47,15 @@ pub enum TransferError {
 impl TransferError {
     pub(crate) fn refused(what: impl Into<String>, help: impl Into<String>) -> Self {
         Self::Refused { what: what.into(), help: help.into() }
+    }
+
+    /// Somebody has claimed the first place while it was read.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn deposed() -> Self {
+        Self::refused(
+            "a server has taken over the log while it was being taken elsewhere: what it wrote since is not there",
+            "stop that server, and run the same command again",
+        )
     }
 }
 
@@ -87,56 +100,67 @@ pub(crate) struct Batch<'a> {
     pub(crate) body: &'a [u8],
 }
 
+impl Batch<'_> {
+    /// Whether it is there in a place where there is everything below this position; `None` if only part of it would be.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_below(&self, reached: Lsn) -> Option<bool> {
+        (self.end <= reached || reached <= self.frame).then_some(self.end <= reached)
+    }
+}
+
 /// Takes one batch.
 pub(crate) type Each<'a> = &'a mut dyn FnMut(Batch<'_>) -> Result<(), TransferError>;
 
-/// A log to be read, on which nobody else is at work.
+/// A place whose logs are read. All of its shards are claimed before the first is read: nobody else appends to any of
+/// them, so that what they say of each other is true of what is taken.
 pub(crate) trait Source {
+    /// How many shards it has.
+    fn shards(&self) -> u8;
+    /// The log of one of them.
+    fn shard(&mut self, shard: ShardId) -> Result<Box<dyn Reading + '_>, TransferError>;
+    /// Refuses if somebody else has claimed one of them since: what that one wrote was not taken.
+    fn check(&mut self) -> Result<(), TransferError>;
+}
+
+/// The log of one shard, as it is read.
+pub(crate) trait Reading {
     /// The newest snapshot.
     fn snapshot(&mut self) -> Result<Option<Snapshot>, TransferError>;
     /// Feeds every batch, lowest first.
     fn each(&mut self, each: Each<'_>) -> Result<(), TransferError>;
 }
 
-/// A place that a log is taken to.
+/// A place that the logs of all shards are taken to. None of them counts before all are there.
 pub(crate) trait Target {
-    /// Whether everything below this position is there already.
-    fn has(&self, batch: &Batch<'_>) -> bool;
+    /// The log of one shard, with what an earlier attempt has put into it.
+    fn shard(&mut self, shard: ShardId) -> Result<Box<dyn Filling + '_>, TransferError>;
+    /// Throws away what is there, of all shards: it is not what the source has.
+    fn clear(&mut self) -> Result<(), TransferError>;
+    /// From now on all of it counts, at once and for good.
+    fn finish(self: Box<Self>) -> Result<(), TransferError>;
+}
+
+/// The log of one shard, as it is written.
+pub(crate) trait Filling {
+    /// Whether everything up to the end of this batch is there already; `None` if what is there ends in the middle of
+    /// it, and so is of another log.
+    fn has(&self, batch: &Batch<'_>) -> Option<bool>;
     /// Puts the next batch; `previous` is where the one before it ends.
     fn put(&mut self, batch: Batch<'_>, previous: Lsn) -> Result<(), TransferError>;
     /// Puts the snapshot, after all batches.
     fn put_snapshot(&mut self, snapshot: Option<&Snapshot>) -> Result<(), TransferError>;
     /// What was put, to be read again.
-    fn read_back(&self) -> Result<Box<dyn Source + '_>, TransferError>;
-    /// Throws away what is there: it is not what the source has.
-    fn clear(&mut self) -> Result<(), TransferError>;
-    /// From now on it counts, at once and for good.
-    fn finish(self: Box<Self>) -> Result<(), TransferError>;
+    fn read_back(&mut self) -> Result<Box<dyn Reading + '_>, TransferError>;
 }
 
-/// What was taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moved {
-    /// How many batches.
-    pub batches: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// How many of them were there already, from an attempt that broke off.
-    pub resumed: u64,
-    /// Where the log ends.
-    pub end: String,
-    /// BLAKE3 over every batch with its position, and the snapshot; the same on both sides.
-    pub digest: String,
-}
-
-/// Takes the log from one place to another, which must hold none. Nothing at the first place is changed, but that a
-/// database is claimed: a server that is still at work on it steps down.
+/// Takes the logs of all shards from one place to another, which must hold none. Nothing at the first place is changed,
+/// but that a log which others can reach is claimed: a server that is still at work on it steps down.
 pub fn migrate(from: &Storage, to: &Storage) -> Result<Moved, TransferError> {
     if from == to {
         return Err(TransferError::refused("both places are the same", "name another one with --to"));
     }
     let mut source = source(from)?;
-    let target = target(to)?;
+    let target = target(to, source.shards())?;
     carry(&mut *source, target)
 }
 
@@ -149,114 +173,49 @@ fn source(storage: &Storage) -> Result<Box<dyn Source>, TransferError> {
     }
 }
 
-fn target(storage: &Storage) -> Result<Box<dyn Target>, TransferError> {
+fn target(storage: &Storage, shards: u8) -> Result<Box<dyn Target>, TransferError> {
     match storage {
-        Storage::Directory(path) => Ok(Box::new(DirectoryTarget::begin(path)?)),
+        Storage::Directory(path) => Ok(Box::new(DirectoryTarget::begin(path, shards)?)),
         #[cfg(feature = "postgres")]
-        Storage::Postgres(place) => Ok(Box::new(crate::log::PostgresTarget::begin(place.clone())?)),
+        Storage::Postgres(place) => Ok(Box::new(crate::log::PostgresTarget::begin(place.clone(), shards)?)),
         other => Err(absent(other)),
     }
 }
 
 fn absent(storage: &Storage) -> TransferError {
-    match storage {
-        Storage::Ephemeral => TransferError::refused(
-            "a log in memory is gone with its server",
-            "name a directory, or postgres://user@host/database",
-        ),
-        Storage::Nats(_) => TransferError::refused(
-            "a log in NATS is not taken elsewhere, and none is taken there",
-            "name a directory, or postgres://user@host/database",
-        ),
-        Storage::Directory(_) | Storage::Postgres(_) => TransferError::refused(
-            "this build keeps no log in PostgreSQL",
-            "build it with `cargo build --release --features full`",
-        ),
-    }
-}
-
-fn carry(source: &mut dyn Source, mut target: Box<dyn Target>) -> Result<Moved, TransferError> {
-    let snapshot = source.snapshot()?;
-    let upto = snapshot.as_ref().map(|snapshot| snapshot.upto);
-    let (mut sum, mut resumed, mut previous) = (Sum::default(), 0, Lsn::new(1, SEGMENT_HEADER_BYTES));
-    source.each(&mut |batch| {
-        sum.add(batch);
-        if target.has(&batch) {
-            resumed += 1;
-        } else {
-            // A replay begins at the snapshot's position, which may be the start of a segment.
-            target.put(batch, if upto == Some(batch.frame) { batch.frame } else { previous })?;
+    let what = match storage {
+        Storage::Ephemeral => {
+            return TransferError::refused(
+                "a log in memory is gone with its server",
+                "name a directory, or postgres://user@host/database",
+            );
         }
-        previous = batch.end;
-        Ok(())
-    })?;
-    if let Some(upto) = upto.filter(|upto| *upto > previous) {
-        // The log ends with a segment that holds nothing yet. An empty batch says where, in a place that knows no
-        // segments but by what is in them.
-        let end = Lsn::new(upto.segment(), upto.offset() + driftq_wal::FRAME_HEADER_BYTES);
-        let batch = Batch { frame: upto, end, body: &[] };
-        sum.add(batch);
-        if !target.has(&batch) {
-            target.put(batch, upto)?;
+        Storage::Nats(_) => {
+            return TransferError::refused(
+                "a log in NATS is not taken elsewhere, and none is taken there",
+                "name a directory, or postgres://user@host/database",
+            );
         }
-        previous = end;
-    }
-    target.put_snapshot(snapshot.as_ref())?;
-    sum.close(snapshot.as_ref());
-    let there = {
-        let mut back = target.read_back()?;
-        let mut there = Sum::default();
-        let snapshot = back.snapshot()?;
-        back.each(&mut |batch| {
-            there.add(batch);
-            Ok(())
-        })?;
-        there.close(snapshot.as_ref());
-        there
+        Storage::Directory(_) | Storage::Postgres(_) => "this build keeps no log in PostgreSQL",
     };
-    let digest = sum.digest();
-    if there.digest() != digest {
-        target.clear()?;
-        return Err(TransferError::refused(
-            "what was read back is not what the log holds: it has changed since an earlier attempt, or was damaged on \
-             the way. What was there has been thrown away",
-            "run the same command again",
-        ));
-    }
-    target.finish()?;
-    Ok(Moved { batches: sum.batches, bytes: sum.bytes, resumed, end: previous.to_string(), digest })
+    TransferError::refused(what, "build it with `cargo build --release --features full`")
 }
 
-/// What a log amounts to.
-#[derive(Default)]
-struct Sum {
-    hasher: blake3::Hasher,
-    batches: u64,
-    bytes: u64,
-}
-
-impl Sum {
-    fn add(&mut self, batch: Batch<'_>) {
-        self.batches += 1;
-        self.bytes += batch.body.len() as u64;
-        for number in [batch.frame.0, batch.end.0, batch.body.len() as u64] {
-            self.hasher.update(&number.to_le_bytes());
-        }
-        self.hasher.update(batch.body);
+/// Refuses to go on with an attempt that had more shards: those beyond would be taken for part of this log.
+pub(crate) fn check_begun(
+    place: &str,
+    begun: u8,
+    shards: u8,
+    remove: impl Into<String>,
+) -> Result<(), TransferError> {
+    if begun <= shards {
+        return Ok(());
     }
-
-    fn close(&mut self, snapshot: Option<&Snapshot>) {
-        // No batch begins at zero.
-        let (upto, bytes) = snapshot.map_or((0, &[][..]), |snapshot| (snapshot.upto.0, &snapshot.bytes));
-        for number in [0, upto, bytes.len() as u64] {
-            self.hasher.update(&number.to_le_bytes());
-        }
-        self.hasher.update(bytes);
-    }
-
-    fn digest(&self) -> String {
-        self.hasher.finalize().to_hex().to_string()
-    }
+    let what = format!(
+        "a log of {begun} shards was being taken to {place}, and is not whole yet; the one that is to be taken there \
+         now has {shards}"
+    );
+    Err(TransferError::refused(what, remove))
 }
 
 /// A directory that does not exist yet, beside the one that it becomes when it is whole.

@@ -82,9 +82,11 @@ const SHARDS: &str = "SELECT (max(shard) + 1)::int4, count(*)::int4 FROM {schema
 
 const NAMED: &str = "INSERT INTO {schema}.about (version, cluster) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 
-const FINISH: &str = "WITH {level}, held AS MATERIALIZED \
-        (SELECT epoch FROM {schema}.shard WHERE shard = $1 AND epoch = $2 FOR SHARE) \
-    UPDATE {schema}.about SET version = $3 FROM held, level WHERE level.set IS NOT NULL RETURNING version";
+/// Nothing if one of the shards has another claim by now than the one that is listed for it.
+const FINISH: &str = "WITH {level}, held AS MATERIALIZED (SELECT shard, epoch FROM {schema}.shard FOR SHARE), \
+        ours AS (SELECT array_agg(epoch ORDER BY shard) = $1::int8[] AS held FROM held) \
+    UPDATE {schema}.about SET version = $2 FROM ours, level WHERE ours.held AND level.set IS NOT NULL \
+    RETURNING version";
 
 /// What was found out about the server.
 pub(super) struct Server {
@@ -193,8 +195,7 @@ pub(super) fn make_sure(
         link.execute(&statements.text(TABLES)).map_err(troubled)?;
     }
     if purpose == Purpose::Serve && statements.shard > 0 {
-        let values = [(&statements.shard as _, Type::INT4)];
-        link.query(&statements.text(HOUSED), &values).map_err(troubled)?;
+        house(link, statements).map_err(troubled)?;
     }
     let mut rows = link.query(&statements.text(ABOUT), &[]).map_err(troubled)?;
     if rows.is_empty() {
@@ -244,10 +245,16 @@ fn check_tables(
     }
 }
 
-/// What was taken here is a log from now on; `false` if somebody else has begun to take one here.
-pub(super) fn finish(link: &mut Link, statements: &Statements, epoch: i64) -> Result<bool, Trouble> {
-    let values =
-        [(&statements.shard as _, Type::INT4), (&epoch as _, Type::INT8), (&VERSION as _, Type::INT4)];
+/// Makes the row of a shard, if there is none.
+pub(super) fn house(link: &mut Link, statements: &Statements) -> Result<(), Trouble> {
+    let values = [(&statements.shard as _, Type::INT4)];
+    link.query(&statements.text(HOUSED), &values).map(drop)
+}
+
+/// What was taken here is a log from now on, with as many shards as there are claims; `false` if somebody else has begun
+/// to take one here.
+pub(super) fn finish(link: &mut Link, statements: &Statements, claims: &[i64]) -> Result<bool, Trouble> {
+    let values = [(&claims as _, Type::INT8_ARRAY), (&VERSION as _, Type::INT4)];
     Ok(!link.query(&statements.text(FINISH), &values)?.is_empty())
 }
 

@@ -23,6 +23,10 @@ const CLEAR: &str = "DELETE FROM {schema}.snapshot_part WHERE shard = $1 AND EXI
     AND snapshot IS DISTINCT FROM $3";
 const NAME: &str = "UPDATE {schema}.shard SET snapshot = $3, snapshot_upto = $4, snapshot_bytes = $5, \
     snapshot_crc = $6 WHERE shard = $1 AND epoch = $2 RETURNING epoch";
+const FORGET: &str = "UPDATE {schema}.shard SET snapshot = NULL, snapshot_upto = NULL, snapshot_bytes = NULL, \
+    snapshot_crc = NULL WHERE shard = $1 AND epoch = $2 RETURNING epoch";
+const STANDING: &str = "SELECT epoch, snapshot, snapshot_upto, snapshot_bytes, snapshot_crc FROM {schema}.shard \
+    WHERE shard = $1";
 const PARTS: &str =
     "SELECT body FROM {schema}.snapshot_part WHERE shard = $1 AND snapshot = $2 ORDER BY part";
 
@@ -30,6 +34,18 @@ const PARTS: &str =
 pub(super) fn of(row: &Row) -> Option<Stored> {
     let number: Option<i64> = row.get(1);
     Some(Stored { number: number?, upto: lsn(row.get(2)), bytes: row.get(3), crc: row.get(4) })
+}
+
+/// The newest claim, and the snapshot that counts.
+pub(super) fn standing(link: &mut Link, statements: &Statements) -> Result<(i64, Option<Stored>), Trouble> {
+    let row = link.query_one(&statements.text(STANDING), &[(&statements.shard as _, Type::INT4)])?;
+    Ok((row.get(0), of(&row)))
+}
+
+/// No snapshot counts from now on, unless the log is somebody else's by now. Its parts go with the next one.
+pub(super) fn forget(link: &mut Link, statements: &Statements, epoch: i64) -> Result<(), Trouble> {
+    let values = [(&statements.shard as _, Type::INT4), (&epoch as _, Type::INT8)];
+    link.query(&statements.text(FORGET), &values).map(drop)
 }
 
 /// What is said of a snapshot that is not what it was.
