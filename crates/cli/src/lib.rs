@@ -242,7 +242,7 @@ enum Command {
     /// Not in this build: bring a log back from a backup
     #[cfg(not(feature = "export"))]
     Restore(absent::Args),
-    /// Take the log from a directory into PostgreSQL, or back, without a server
+    /// Take the log from a directory into PostgreSQL or NATS, or back, without a server
     Migrate(migrate::Args),
     /// See how the server does, and what to do about it
     Report(report::Args),

@@ -174,6 +174,21 @@ impl Nats {
         node.wait()
     }
 
+    /// How many messages a stream has.
+    ///
+    /// # Errors
+    /// If no server knows the stream.
+    pub fn messages(&self, stream: &str) -> Result<u64> {
+        let words = format!("\"name\": \"{stream}\"");
+        let told = self.nodes.iter().filter_map(|node| node.ask("/jsz?streams=true").ok());
+        let counts = told.filter_map(|text| {
+            let (_, about) = text.split_once(&words)?;
+            let (_, count) = about.split_once("\"messages\": ")?;
+            count.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+        });
+        counts.max().with_context(|| format!("no server has a stream {stream}"))
+    }
+
     /// The server that leads a stream.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
-//! A log taken into PostgreSQL and back by the real binary: everything goes on as if nothing had happened.
+//! A log taken into PostgreSQL or NATS and back by the real binary: everything goes on as if nothing had happened.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use driftq_testbed::Postgres;
+use driftq_testbed::{Nats, Postgres};
 use serde_json::{Value, json};
 
 use crate::backup::{filler, kill_when, produce, server, spawned, text};
@@ -14,6 +14,7 @@ use crate::postgres_log::check;
 use crate::support::Server;
 
 static DATABASE: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap());
+static STREAMS: LazyLock<Nats> = LazyLock::new(|| Nats::start().unwrap());
 
 fn on_database(schema: &str) -> Server {
     let nowhere = Path::new("/nonexistent/driftq-data");
@@ -176,4 +177,71 @@ fn a_migration_that_was_killed_is_completed_by_the_same_command() {
     assert_eq!(returned["digest"], moved["digest"]);
     check(on_database("half").address, 0, &values);
     check(server(&back).address, 0, &values);
+}
+
+/// Fills a data directory of three shards: topics in each of them, and enough messages for a kill to come in between.
+fn fill_shards(data: &Path) -> BTreeSet<String> {
+    let options = ["--segment-bytes", "64KiB", "--shards", "3", "--in-flight-max", "100000"];
+    let first = Server::start(data, &options);
+    let mut client = Client::connect(first.address);
+    client.post_json("/v1/topics", &json!({"name": "t"}));
+    let values: BTreeSet<String> = (0..60).map(|n| format!("{n}-{}", filler(60_000))).collect();
+    for topic in (0..12).map(|n| format!("t{n}")) {
+        client.post_json("/v1/topics", &json!({"name": topic}));
+        for value in &values {
+            assert!(produce(first.address, &topic, value));
+        }
+    }
+    for value in &values {
+        assert!(produce(first.address, "t", value));
+    }
+    first.kill();
+    values
+}
+
+/// Killed while the second shard is filled: what was taken of the first is kept, and nothing counts before all of it.
+fn is_completed(data: &Path, place: &str, schema: &str, has_some: impl Fn() -> bool) -> Value {
+    let there = ["migrate", "--from", text(data), "--to", place, "--log-schema", schema];
+    kill_when(spawned(&there), "some of the second shard is there", has_some);
+    let served = ["serve", "--listen", "127.0.0.1:0", "--log", place, "--log-schema", schema];
+    let refused = run(&served).code(1);
+    assert!(refused.stderr.contains("not whole yet"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("run the same `driftq migrate` again"), "{}", refused.stderr);
+    let moved = migrate(text(data), place, schema);
+    let shards = moved["shards"].as_array().unwrap();
+    assert_eq!(shards.len(), 3, "{moved}");
+    assert_eq!(shards[0]["batches_resumed"], shards[0]["batches"], "{moved}");
+    assert!(shards[1]["batches_resumed"].as_u64() > Some(0), "{moved}");
+    moved
+}
+
+#[test]
+fn several_shards_that_were_killed_on_their_way_are_completed_by_the_same_command() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, back) = (home.path().join("data"), home.path().join("back"));
+    let values = fill_shards(&data);
+    let rows = || {
+        let some = DATABASE.psql("SELECT count(*) > 10 FROM shards.batch WHERE shard = 1");
+        some.is_ok_and(|answer| answer == "t")
+    };
+    let moved = is_completed(&data, DATABASE.url(), "shards", rows);
+    let mut served = vec![on_database("shards")];
+    if Nats::program().inspect_err(|why| println!("skipped: {why}")).is_ok() {
+        let url = STREAMS.url("shards");
+        let some = || STREAMS.messages("shards_shard1").is_ok_and(|count| count > 20);
+        let streamed = is_completed(&data, &url, "unused", some);
+        assert_eq!(streamed["digest"], moved["digest"]);
+        // Not stopped: whoever takes the log away is its holder, and this server steps down.
+        let second = Server::start(Path::new("/nonexistent/driftq-data"), &["--log", &url]);
+        migrate(&url, text(&back), "unused");
+        let late =
+            Client::connect(second.address).post_json("/v1/produce", &json!({"topic": "t", "value": "late"}));
+        assert_eq!(late.status, 503, "{}", late.text());
+        served.push(server(&back));
+    }
+    for server in served {
+        let topics = server.run(&["topic", "list", "-o", "json"]).ok().json();
+        assert!(topics.to_string().contains("t11"), "{topics}");
+        check(server.address, 0, &values);
+    }
 }

@@ -25,7 +25,7 @@ pub use file::{FileLog, in_memory};
 #[cfg(feature = "nats")]
 pub use nats::NatsLog;
 #[cfg(feature = "nats")]
-pub(crate) use nats::NatsRegister;
+pub(crate) use nats::{NatsRegister, NatsSource, NatsTarget};
 pub use place::{NatsPlace, PostgresPlace};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresLog;

@@ -1,4 +1,4 @@
-//! Takes a log elsewhere while no server is at work on it: from a directory into a database, and back.
+//! Takes a log elsewhere while no server is at work on it: from a directory into a database or a stream, and back.
 //!
 //! Batches keep their positions, so that everything which the state says about them stays true: offsets, tokens, effects
 //! and runs are the same ones afterwards. A log has a part for each shard, and all of them are taken, one after the
@@ -50,7 +50,7 @@ impl TransferError {
     }
 
     /// Somebody has claimed the first place while it was read.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "nats", feature = "postgres"))]
     pub(crate) fn deposed() -> Self {
         Self::refused(
             "a server has taken over the log while it was being taken elsewhere: what it wrote since is not there",
@@ -102,7 +102,7 @@ pub(crate) struct Batch<'a> {
 
 impl Batch<'_> {
     /// Whether it is there in a place where there is everything below this position; `None` if only part of it would be.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "nats", feature = "postgres"))]
     pub(crate) fn is_below(&self, reached: Lsn) -> Option<bool> {
         (self.end <= reached || reached <= self.frame).then_some(self.end <= reached)
     }
@@ -169,6 +169,8 @@ fn source(storage: &Storage) -> Result<Box<dyn Source>, TransferError> {
         Storage::Directory(path) => Ok(Box::new(DirectorySource::claim(path)?)),
         #[cfg(feature = "postgres")]
         Storage::Postgres(place) => Ok(Box::new(crate::log::PostgresSource::claim(place.clone())?)),
+        #[cfg(feature = "nats")]
+        Storage::Nats(place) => Ok(Box::new(crate::log::NatsSource::claim(place)?)),
         other => Err(absent(other)),
     }
 }
@@ -178,6 +180,8 @@ fn target(storage: &Storage, shards: u8) -> Result<Box<dyn Target>, TransferErro
         Storage::Directory(path) => Ok(Box::new(DirectoryTarget::begin(path, shards)?)),
         #[cfg(feature = "postgres")]
         Storage::Postgres(place) => Ok(Box::new(crate::log::PostgresTarget::begin(place.clone(), shards)?)),
+        #[cfg(feature = "nats")]
+        Storage::Nats(place) => Ok(Box::new(crate::log::NatsTarget::begin(place, shards)?)),
         other => Err(absent(other)),
     }
 }
@@ -187,15 +191,10 @@ fn absent(storage: &Storage) -> TransferError {
         Storage::Ephemeral => {
             return TransferError::refused(
                 "a log in memory is gone with its server",
-                "name a directory, or postgres://user@host/database",
+                "name a directory, postgres://user@host/database or nats://host:port/stream",
             );
         }
-        Storage::Nats(_) => {
-            return TransferError::refused(
-                "a log in NATS is not taken elsewhere, and none is taken there",
-                "name a directory, or postgres://user@host/database",
-            );
-        }
+        Storage::Nats(_) => "this build keeps no log in NATS",
         Storage::Directory(_) | Storage::Postgres(_) => "this build keeps no log in PostgreSQL",
     };
     TransferError::refused(what, "build it with `cargo build --release --features full`")

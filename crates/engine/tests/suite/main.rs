@@ -9,6 +9,7 @@ mod effects;
 mod faults;
 mod flips;
 mod log;
+mod migrate;
 mod router_batch;
 mod router_brain;
 mod router_hook;

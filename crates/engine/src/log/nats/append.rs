@@ -30,6 +30,11 @@ impl Tail {
         Self { sequence, ended: None }
     }
 
+    /// The last message that is known to be there.
+    pub(super) const fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// Puts one message. If its answer is lost, the stream is read before anything else is said: it is there, or it may
     /// be put again, or somebody else was quicker. A message that comes late comes second and is refused, because the
     /// stream no longer ends where it was expected to.
@@ -127,6 +132,36 @@ impl Tail {
     }
 }
 
+impl Shared {
+    /// Puts a batch behind the one that ends at `previous`. One that takes several messages is there when its last one
+    /// is.
+    pub(super) fn put_batch(
+        &self,
+        (previous, frame, ended): (Lsn, Lsn, Lsn),
+        body: &[u8],
+    ) -> Result<(), AppendError> {
+        if body.len() > FRAME_BODY_BYTES_MAX as usize {
+            let bytes = body.len();
+            return Err(AppendError::Failed(format!("a batch of {bytes} bytes is above the limit")));
+        }
+        let subject = self.names.segment(frame.segment());
+        let mut tail = lock(&self.tail);
+        let pieces = body.chunks(self.part_bytes).chain(body.is_empty().then_some(body));
+        let parts = body.len().div_ceil(self.part_bytes).max(1) as u32;
+        let mut first = None;
+        for (part, piece) in (0..).zip(pieces) {
+            let head = Head { epoch: self.epoch, frame, previous, ended, part, parts };
+            let body = Bytes::copy_from_slice(piece);
+            let sequence = tail.put(self, &subject, &Part { head, body }.encoded())?;
+            first.get_or_insert(sequence);
+        }
+        drop(tail);
+        self.index.learn(frame, first.unwrap_or_default());
+        self.extent.set_durable(ended);
+        Ok(())
+    }
+}
+
 /// The only one that appends, as long as nobody else claims the log.
 pub struct NatsWriter {
     shared: Arc<Shared>,
@@ -144,31 +179,12 @@ impl Append for NatsWriter {
         self.cursor.clone()
     }
 
-    /// A batch that takes several messages is there when its last one is.
     fn append(&mut self, body: &[u8]) -> Result<Lsn, AppendError> {
-        if body.len() > FRAME_BODY_BYTES_MAX as usize {
-            let bytes = body.len();
-            return Err(AppendError::Failed(format!("a batch of {bytes} bytes is above the limit")));
-        }
-        let mut next = self.cursor.clone();
+        let (mut next, previous) = (self.cursor.clone(), self.cursor.end());
         let frame = next.next_frame();
         let end = next.advance(body.len());
-        let shared = &self.shared;
-        let subject = shared.names.segment(frame.segment());
-        let mut tail = lock(&shared.tail);
-        let pieces = body.chunks(shared.part_bytes).chain(body.is_empty().then_some(body));
-        let parts = body.len().div_ceil(shared.part_bytes).max(1) as u32;
-        let mut first = None;
-        for (part, piece) in (0..).zip(pieces) {
-            let (previous, body) = (self.cursor.end(), Bytes::copy_from_slice(piece));
-            let head = Head { epoch: shared.epoch, frame, previous, ended: end, part, parts };
-            let sequence = tail.put(shared, &subject, &Part { head, body }.encoded())?;
-            first.get_or_insert(sequence);
-        }
-        drop(tail);
-        shared.index.learn(frame, first.unwrap_or_default());
+        self.shared.put_batch((previous, frame, end), body)?;
         self.cursor = next;
-        shared.extent.set_durable(end);
         Ok(end)
     }
 

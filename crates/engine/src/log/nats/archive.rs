@@ -123,7 +123,7 @@ impl Shared {
     }
 
     /// Feeds whole batches, until `each` has enough or the stream ends.
-    fn each(
+    pub(super) fn each(
         &self,
         mut wanted: Wanted<'_>,
         each: &mut dyn FnMut(Batch) -> ControlFlow<()>,

@@ -17,6 +17,7 @@ mod record;
 mod register;
 mod snapshot;
 mod stream;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -32,6 +33,7 @@ use self::link::{Expect, Link, Wanted};
 use self::record::{HEAD_BYTES, Mark, Marks, Part};
 pub(crate) use self::register::NatsRegister;
 use self::stream::troubled;
+pub(crate) use self::transfer::{NatsSource, NatsTarget};
 use super::extent::{Current, Extent, Patience, START};
 use super::{Cursor, Log, Lsn, NatsPlace, Opened};
 use crate::failure::StartError;
@@ -319,16 +321,9 @@ impl NatsLog {
         }
         Ok(segments)
     }
-}
 
-impl Log for NatsLog {
-    type Writer = NatsWriter;
-    type Archive = NatsArchive;
-    const CAN_BE_DEPOSED: bool = true;
-
-    fn open(&self) -> Result<Opened<Self>, StartError> {
-        let link = Link::new(&self.address).map_err(|trouble| troubled(&trouble))?;
-        stream::make_sure(&link, &self.address, &self.names, &self.place.cluster)?;
+    /// Claims the log of streams that are there, and finds out how far it reaches; with what was cut off, in words.
+    fn attach(&self, link: Link) -> Result<(Arc<Shared>, Option<String>), StartError> {
         let claim = self.claim(&link)?;
         // From here on nobody else appends: what is read now is the log.
         let End { at: end, torn } = self.end(&link, &claim)?;
@@ -340,7 +335,7 @@ impl Log for NatsLog {
             return Err(StartError::Database { what, help: append::LOST.into() });
         }
         let part_bytes = (link.server().max_payload - HEADERS_BYTES - HEAD_BYTES).min(PART_BYTES_MAX);
-        let shared = Arc::new(Shared {
+        let shared = Shared {
             link,
             names: Arc::clone(&self.names),
             epoch: claim.epoch,
@@ -351,11 +346,25 @@ impl Log for NatsLog {
             tail: Mutex::new(Tail::new(claim.sequence)),
             snapshot: Mutex::new(Current { stored, put: 0 }),
             part_bytes,
-        });
+        };
+        Ok((Arc::new(shared), torn))
+    }
+}
+
+impl Log for NatsLog {
+    type Writer = NatsWriter;
+    type Archive = NatsArchive;
+    const CAN_BE_DEPOSED: bool = true;
+
+    fn open(&self) -> Result<Opened<Self>, StartError> {
+        let link = Link::new(&self.address).map_err(|trouble| troubled(&trouble))?;
+        stream::make_sure(&link, &self.address, &self.names, &self.place.cluster)?;
+        let (shared, torn) = self.attach(link)?;
         let archive = NatsArchive { shared: Arc::clone(&shared) };
+        let stored = lock(&shared.snapshot).stored;
         archive.clear(stored);
         let snapshot = archive.stored_snapshot().map_err(|error| StartError::Damaged(error.to_string()))?;
-        let start = upto.max(START);
+        let (start, end) = (shared.extent.snapshot_upto().max(START), shared.extent.durable());
         let replay_bytes = shared.extent.bytes_from(start);
         let writer = NatsWriter::new(shared, Cursor::new(end, self.roll_at, self.roll_at));
         Ok(Opened { writer, archive, snapshot, start, end, replay_bytes, torn })

@@ -5,19 +5,22 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
+use driftq_core::{SHARDS_MAX, ShardId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Names;
 use super::address::Address;
 use super::fault::Trouble;
 use super::link::Link;
 use super::register::millis;
+use super::{Names, stream_of};
 use crate::clock::Reading;
 use crate::failure::StartError;
 
 /// The version of the streams that this program knows.
 const VERSION: &str = "1";
+/// The version of a first shard's stream that a log is still being taken to: no program serves from it.
+const RECEIVING: &str = "0";
 /// The oldest servers that are known to do: from 2.12 on a leader checks what is under way, too, before it takes a
 /// message that is expected to be the next one.
 const SERVER_VERSION_MIN: (u64, u64) = (2, 12);
@@ -149,14 +152,19 @@ fn check_server(link: &Link) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The stream as it is, or as it was made.
-pub(super) fn provide(link: &Link, wanted: &Value) -> Result<Info, StartError> {
-    let stream = wanted["name"].as_str().unwrap_or_default();
+/// The stream as it is, if there is one.
+fn look(link: &Link, stream: &str) -> Result<Option<Info>, StartError> {
     let look = |link: &Link| match info(link, stream, None) {
         Err(trouble) if trouble.is_absence() => Ok(None),
         found => found.map(Some),
     };
-    let mut found = link.patiently(look).map_err(|trouble| troubled(&trouble))?;
+    link.patiently(look).map_err(|trouble| troubled(&trouble))
+}
+
+/// The stream as it is, or as it was made.
+pub(super) fn provide(link: &Link, wanted: &Value) -> Result<Info, StartError> {
+    let stream = wanted["name"].as_str().unwrap_or_default();
+    let mut found = look(link, stream)?;
     if found.is_none() {
         let mut make = wanted.clone();
         make["num_replicas"] = link.server().cluster.map_or(1, |_| REPLICAS).into();
@@ -166,11 +174,73 @@ pub(super) fn provide(link: &Link, wanted: &Value) -> Result<Info, StartError> {
                 made => made,
             });
         made.map_err(|trouble| troubled(&trouble))?;
-        found = link.patiently(look).map_err(|trouble| troubled(&trouble))?;
+        found = look(link, stream)?;
     }
     let found = found.ok_or_else(|| refused(format!("the stream {stream} was removed"), "start again"))?;
     check_config(stream, &found.config, wanted)?;
     Ok(found)
+}
+
+/// The streams of a log that is taken elsewhere: nothing is made.
+pub(super) fn find(link: &Link, names: &Names, cluster: &str) -> Result<(), StartError> {
+    check_server(link)?;
+    let log = config(&names.log, &names.log_subjects(), cluster, -1);
+    let snapshots = config(&names.snapshots, &names.snapshot_subjects(), cluster, -1);
+    for wanted in [log, snapshots] {
+        let stream = wanted["name"].as_str().unwrap_or_default();
+        let Some(found) = look(link, stream)? else {
+            let what = format!("there is no stream {stream}");
+            return Err(refused(what, "name the stream of `driftq serve --log` at the end of the URL"));
+        };
+        check_config(stream, &found.config, &wanted)?;
+    }
+    Ok(())
+}
+
+/// The streams of a shard to which a log is taken. That of the first shard says of all of them that they are no log yet:
+/// it is made first, and removed last. So others that are there without it are not ours.
+pub(super) fn receive(
+    link: &Link,
+    address: &Address,
+    names: &Names,
+    (cluster, is_first): (&str, bool),
+) -> Result<(), StartError> {
+    let mut wanted = config(&names.log, &names.log_subjects(), cluster, -1);
+    if is_first {
+        check_server(link)?;
+        // Before anything is made, as far as that can be told.
+        check_sync(address, &[])?;
+        wanted["metadata"]["driftq_version"] = RECEIVING.into();
+        if look(link, &names.log)?.is_none() {
+            let others = (1..SHARDS_MAX).map(|number| stream_of(&names.log, ShardId(number)));
+            for other in others.chain([names.snapshots.clone()]) {
+                if look(link, &other)?.is_some() {
+                    let what = format!("there is a stream {other}, and no stream {}", names.log);
+                    let help =
+                        "name another stream at the end of the URL, or remove what is left of the old log";
+                    return Err(refused(what, help));
+                }
+            }
+        }
+    }
+    let log = provide(link, &wanted)?;
+    provide(link, &config(&names.snapshots, &names.snapshot_subjects(), cluster, -1))?;
+    check_sync(address, &peers(link, &log))
+}
+
+/// What was taken there is a log from now on. To do so twice is to do so once.
+pub(super) fn finish(link: &Link, stream: &str) -> Result<(), Trouble> {
+    let mut wanted = info(link, stream, None)?.config;
+    wanted["metadata"]["driftq_version"] = VERSION.into();
+    link.call::<Value>(&format!("STREAM.UPDATE.{stream}"), &wanted).map(drop)
+}
+
+/// Removes a stream. To do so twice is to do so once.
+pub(super) fn remove(link: &Link, stream: &str) -> Result<(), Trouble> {
+    match link.call::<Value>(&format!("STREAM.DELETE.{stream}"), &json!({})) {
+        Err(trouble) if trouble.is_absence() => Ok(()),
+        removed => removed.map(drop),
+    }
 }
 
 fn check_config(stream: &str, found: &Value, wanted: &Value) -> Result<(), StartError> {
@@ -180,6 +250,18 @@ fn check_config(stream: &str, found: &Value, wanted: &Value) -> Result<(), Start
         let what = format!("the stream {stream} is not one of DriftQ's");
         return Err(refused(what, "name another one at the end of the URL of --log"));
     };
+    if (version, known) == (RECEIVING, Some(VERSION)) {
+        let what = format!("a log is being taken to the stream {stream}, and is not whole yet");
+        let help = format!(
+            "run the same `driftq migrate` again; or remove what is there, the streams whose names begin with \
+             {stream}_ first and {stream} last"
+        );
+        return Err(refused(what, help));
+    }
+    if (version, known) == (VERSION, Some(RECEIVING)) {
+        let what = format!("there is a log in the stream {stream} already");
+        return Err(refused(what, "name another stream at the end of the URL"));
+    }
     if Some(version) != known {
         let what = format!("the stream {stream} was made by a newer driftq (version {version})");
         return Err(refused(what, "start a driftq that is as new"));
