@@ -14,16 +14,21 @@ use crate::log::{Lsn, PostgresPlace, Snapshot};
 use crate::payload_store::check_of;
 use crate::transfer::{Batch, Each, Filling, Reading, Source, Target, TransferError, check_begun};
 
-/// Rows that one statement reads; they are taken one by one.
+/// Rows that one statement reads, and bytes after which its answer ends, but not before the first row.
 const READ_ROWS_MAX: i64 = 1_024;
+const READ_BYTES_MAX: i64 = 4 << 20;
 /// Rows and bytes that one statement writes.
 const PUT_ROWS_MAX: usize = 1_024;
 const PUT_BYTES_MAX: usize = 4 << 20;
 /// For the names of segments, which a database does not keep.
 const SEGMENT_BYTES: u32 = 32 << 20;
 
-const EACH: &str = "SELECT position, ended, crc, body FROM {schema}.batch \
-    WHERE shard = $1 AND position >= $2 ORDER BY position LIMIT $3";
+/// The length of a body is known without reading it.
+const EACH: &str = "SELECT position, ended, crc, body FROM \
+    (SELECT *, sum(octet_length(body)) OVER (ORDER BY position) - octet_length(body) AS before FROM \
+        (SELECT position, ended, crc, body FROM {schema}.batch WHERE shard = $1 AND position >= $2 \
+            ORDER BY position LIMIT $3) AS page) AS sized \
+    WHERE before < $4 ORDER BY position";
 
 const PUT: &str = "WITH {level}, held AS MATERIALIZED \
         (SELECT epoch FROM {schema}.shard WHERE shard = $1 AND epoch = $2 FOR SHARE) \
@@ -127,32 +132,31 @@ impl Reading for Rows<'_> {
         Ok(Some(Snapshot { upto: stored.upto, bytes }))
     }
 
+    /// A page is read before it is fed: whoever takes it may wait for a database, too, and not while this one is waited
+    /// for.
     fn each(&mut self, each: Each<'_>) -> Result<(), TransferError> {
         let text = self.held.statements.text(EACH);
-        let (mut from, mut fault) = (Lsn::ZERO, None);
+        let mut from = Lsn::ZERO;
         loop {
             let at = number(from);
-            let mut rows = 0;
-            let shard = self.held.statements.shard;
-            let values =
-                [(&shard as _, Type::INT4), (&at as _, Type::INT8), (&READ_ROWS_MAX as _, Type::INT8)];
-            let read = self.link.each_row(&text, &values, &mut |row| {
+            let values = [
+                (&self.held.statements.shard as _, Type::INT4),
+                (&at as _, Type::INT8),
+                (&READ_ROWS_MAX as _, Type::INT8),
+                (&READ_BYTES_MAX as _, Type::INT8),
+            ];
+            let page = self.link.query(&text, &values).map_err(|trouble| self.trouble(&trouble))?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            for row in page {
                 let (frame, end) = (lsn(row.get(0)), lsn(row.get(1)));
                 let body: &[u8] = row.get(3);
-                let fed = match row.get::<_, i64>(2) == i64::from(check_of(body)) {
-                    true => each(Batch { frame, end, body }),
-                    false => Err(TransferError::Failed(format!("the batch at {frame} is damaged"))),
-                };
-                (rows, from) = (rows + 1, end);
-                fault = fed.err();
-                fault.is_none()
-            });
-            read.map_err(|trouble| self.trouble(&trouble))?;
-            if let Some(fault) = fault {
-                return Err(fault);
-            }
-            if rows < READ_ROWS_MAX {
-                return Ok(());
+                if row.get::<_, i64>(2) != i64::from(check_of(body)) {
+                    return Err(TransferError::Failed(format!("the batch at {frame} is damaged")));
+                }
+                each(Batch { frame, end, body })?;
+                from = end;
             }
         }
     }
