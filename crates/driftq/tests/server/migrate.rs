@@ -179,6 +179,9 @@ fn a_migration_that_was_killed_is_completed_by_the_same_command() {
     check(server(&back).address, 0, &values);
 }
 
+/// What is said where there is none.
+const NO_SCHEMA: &str = "driftq_log";
+
 /// Fills a data directory of three shards: topics in each of them, and enough messages for a kill to come in between.
 fn fill_shards(data: &Path) -> BTreeSet<String> {
     let options = ["--segment-bytes", "64KiB", "--shards", "3", "--in-flight-max", "100000"];
@@ -229,11 +232,11 @@ fn several_shards_that_were_killed_on_their_way_are_completed_by_the_same_comman
     if Nats::program().inspect_err(|why| println!("skipped: {why}")).is_ok() {
         let url = STREAMS.url("shards");
         let some = || STREAMS.messages("shards_shard1").is_ok_and(|count| count > 20);
-        let streamed = is_completed(&data, &url, "unused", some);
+        let streamed = is_completed(&data, &url, NO_SCHEMA, some);
         assert_eq!(streamed["digest"], moved["digest"]);
         // Not stopped: whoever takes the log away is its holder, and this server steps down.
         let second = Server::start(Path::new("/nonexistent/driftq-data"), &["--log", &url]);
-        migrate(&url, text(&back), "unused");
+        migrate(&url, text(&back), NO_SCHEMA);
         let late =
             Client::connect(second.address).post_json("/v1/produce", &json!({"topic": "t", "value": "late"}));
         assert_eq!(late.status, 503, "{}", late.text());
