@@ -60,7 +60,7 @@ pub(crate) struct House {
     processes: u64,
     topics: BTreeMap<(usize, usize), TopicId>,
     /// Messages in the hands of workers.
-    jobs: Vec<Box<Job>>,
+    jobs: Vec<Job>,
     names: u64,
     books: Books,
     calm: bool,
@@ -355,10 +355,7 @@ impl House {
                         process.hear(shard, actions, &mut heard);
                     }
                     _ => {
-                        let kept = match server.keep(now) {
-                            Ok(actions) => actions,
-                            Err(_) => return self.fail(life, shard),
-                        };
+                        let Ok(kept) = server.keep(now) else { return self.fail(life, shard) };
                         process.hear(shard, kept, &mut heard);
                         self.tick(life, shard, &mut heard);
                         if let Logs::Shared(engines) = &self.logs {
@@ -483,7 +480,7 @@ impl House {
         let Some(mut job) = self.rng.take(&mut self.jobs) else { return Ok(()) };
         if let Some(commit) = job.commit.clone() {
             let mut heard = Vec::new();
-            self.life().commit(job, commit, &mut heard);
+            self.life().commit(Box::new(job), commit, &mut heard);
             return self.told(heard);
         }
         job.effect = None;
@@ -497,7 +494,9 @@ impl House {
             ..BeginEffect::default()
         });
         let shard = self.home_of_effect(key);
-        self.life().ask(shard, Asked::Begin(job), |ticket| Input::Effect(EffectInput::Begin { ticket, ask }));
+        self.life().ask(shard, Asked::Begin(Box::new(job)), |ticket| {
+            Input::Effect(EffectInput::Begin { ticket, ask })
+        });
         Ok(())
     }
 
@@ -553,7 +552,7 @@ impl House {
                         _ => continue,
                     }
                     job.commit = Some(self.commit_of(&job));
-                    self.jobs.push(job);
+                    self.jobs.push(*job);
                 }
                 Heard::Committed(job, Ok(done)) => {
                     self.counts.commits += 1;
@@ -567,7 +566,7 @@ impl House {
                 // A named commit is said again under its name; the rest comes again by itself.
                 Heard::Unknown(Asked::Commit(job)) => {
                     let is_named = job.commit.as_ref().is_some_and(|commit| commit.name.is_some());
-                    self.jobs.extend(is_named.then_some(job));
+                    self.jobs.extend(is_named.then_some(*job));
                 }
                 Heard::Committed(_, Err(_)) | Heard::Unknown(_) | Heard::Refused => {}
             }
@@ -594,7 +593,7 @@ impl House {
         self.books.begun(value);
         self.counts.delivered += 1;
         let receipt = delivery.receipt;
-        self.jobs.push(Box::new(Job { chain, hop, value, receipt, effect: None, commit: None }));
+        self.jobs.push(Job { chain, hop, value, receipt, effect: None, commit: None });
         Ok(())
     }
 

@@ -168,7 +168,7 @@ fn source(storage: &Storage) -> Result<Box<dyn Source>, TransferError> {
     match storage {
         Storage::Directory(path) => Ok(Box::new(DirectorySource::claim(path)?)),
         #[cfg(feature = "postgres")]
-        Storage::Postgres(place) => Ok(Box::new(crate::log::PostgresSource::claim(place.clone())?)),
+        Storage::Postgres(place) => Ok(Box::new(crate::log::PostgresSource::claim(place)?)),
         #[cfg(feature = "nats")]
         Storage::Nats(place) => Ok(Box::new(crate::log::NatsSource::claim(place)?)),
         other => Err(absent(other)),
@@ -179,7 +179,7 @@ fn target(storage: &Storage, shards: u8) -> Result<Box<dyn Target>, TransferErro
     match storage {
         Storage::Directory(path) => Ok(Box::new(DirectoryTarget::begin(path, shards)?)),
         #[cfg(feature = "postgres")]
-        Storage::Postgres(place) => Ok(Box::new(crate::log::PostgresTarget::begin(place.clone(), shards)?)),
+        Storage::Postgres(place) => Ok(Box::new(crate::log::PostgresTarget::begin(place, shards)?)),
         #[cfg(feature = "nats")]
         Storage::Nats(place) => Ok(Box::new(crate::log::NatsTarget::begin(place, shards)?)),
         other => Err(absent(other)),

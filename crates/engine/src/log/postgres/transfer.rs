@@ -167,9 +167,9 @@ pub(crate) struct PostgresSource(Claimed);
 
 impl PostgresSource {
     /// Claims the log of every shard.
-    pub(crate) fn claim(place: PostgresPlace) -> Result<Self, TransferError> {
+    pub(crate) fn claim(place: &PostgresPlace) -> Result<Self, TransferError> {
         let shards = |link: &mut Link, statements: &Statements| {
-            let shards = schema::shards(link, statements, &place)?;
+            let shards = schema::shards(link, statements, place)?;
             u8::try_from(shards).ok().filter(|shards| *shards <= SHARDS_MAX).ok_or_else(|| {
                 TransferError::Failed(format!("the schema {} has {shards} shards", place.schema))
             })
@@ -197,9 +197,9 @@ pub(crate) struct PostgresTarget(Claimed);
 
 impl PostgresTarget {
     /// Makes the tables, or goes on with those of an attempt that broke off.
-    pub(crate) fn begin(place: PostgresPlace, shards: u8) -> Result<Self, TransferError> {
+    pub(crate) fn begin(place: &PostgresPlace, shards: u8) -> Result<Self, TransferError> {
         let count = |link: &mut Link, statements: &Statements| {
-            let begun = schema::shards(link, statements, &place)?;
+            let begun = schema::shards(link, statements, place)?;
             let schema = format!("the schema {}", place.schema);
             let remove = "drop the schema, or name another one with --log-schema";
             check_begun(&schema, u8::try_from(begun).unwrap_or(u8::MAX), shards, remove)?;
