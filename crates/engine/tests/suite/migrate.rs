@@ -178,7 +178,7 @@ impl Witness {
             }
             finished.extend_from_slice(&tokens[..2]);
             held.extend_from_slice(&tokens[2..3]);
-            first.get_or_insert((lent[3].receipt, tokens[3].clone()));
+            first.get_or_insert_with(|| (lent[3].receipt, tokens[3].clone()));
         }
         let done = run_effect(&broker, "done").await;
         soon(broker.finish_effect(done, &paid())).await.unwrap();
