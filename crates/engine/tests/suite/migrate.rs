@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use driftq_core::ledger::Status;
-use driftq_core::{About, EffectReceipt, Ending, Outcome, Settlement, ShardId, Verdict};
+use driftq_core::{About, EffectReceipt, Ending, Outcome, Settlement, ShardId, TopicSettings, Verdict};
 use driftq_engine::log::{Log as _, NatsPlace, PostgresLog, PostgresPlace};
 use driftq_engine::transfer::{Moved, TransferError, migrate};
 use driftq_engine::{
@@ -121,12 +121,13 @@ async fn ack(broker: &Broker, token: &str) -> Outcome {
     soon(broker.settle(vec![settlement])).await.unwrap().remove(0)
 }
 
-/// Makes topics until there is one in each shard.
+/// Makes topics until there is one in each shard. They keep what is done, so that any group can tell what is there.
 async fn one_in_each(broker: &Broker) -> Vec<String> {
     let mut names = vec![None; usize::from(SHARDS)];
     for number in 0_u32.. {
         let name = format!("topic-{number}");
-        broker.create_topic(&name, 2).await.unwrap();
+        let keeps = TopicSettings { keep_ms: Some(LONG_LEASE_MS), ..TopicSettings::default() };
+        broker.put_topic(&name, 2, keeps, None, false).await.unwrap();
         let shard = broker.topic_number(&name).unwrap().shard();
         names[usize::from(shard.0)].get_or_insert(name);
         if names.iter().all(Option::is_some) {
@@ -185,7 +186,7 @@ impl Witness {
         let running = run_effect(&broker, "running").await;
         let mut there = Vec::new();
         for topic in &topics {
-            there.push(messages(&broker, (topic, "before"), 60).await);
+            there.push(soon(messages(&broker, (topic, "before"), 60)).await);
         }
         let before = crash_image(home.path());
         let (receipt, token) = first.unwrap();
