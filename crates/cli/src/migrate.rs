@@ -28,7 +28,7 @@ The root key of a directory stays there: name it with --root-key-file.
 Examples:
   driftq migrate --from /var/lib/driftq --to postgres://driftq@db.internal/queue
   driftq migrate --from postgres://driftq@db.internal/queue --to /var/lib/driftq-back -o json
-  driftq migrate --from ./driftq-data --to 'nats://nats.internal:4222/queue?monitor=http://nats.internal:8222'
+  driftq migrate --from ./driftq-data --to 'nats://n1:4222/queue?monitor=http://n1:8222'
   DRIFTQ_MIGRATE_TO=postgres://me:secret@db/queue driftq migrate --from ./driftq-data"
 )]
 pub(crate) struct Args {
