@@ -91,7 +91,8 @@ fn with_type(status: StatusCode, content_type: &'static str, body: AnswerBody) -
     answer
 }
 
-fn status(number: u16) -> StatusCode {
+/// A status of the catalogue.
+pub(super) fn status(number: u16) -> StatusCode {
     StatusCode::from_u16(number).expect("the catalogue holds statuses between 400 and 599")
 }
 

@@ -15,7 +15,7 @@ use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 
-use super::answer::{Answer, method_refusal, put, refusal, whole};
+use super::answer::{Answer, method_refusal, put, refusal, status, whole};
 use super::audit::{Asked, Auditor};
 use super::body::AnswerBody;
 use super::budget::Budget;
@@ -27,11 +27,10 @@ use super::live::{self, Live};
 use super::options::Options;
 use super::peer::Peer;
 use super::pulse::Pulse;
-use super::relay::{self, RELAYED};
+use super::relay;
 use super::request::{check_url, discard_body, read_body};
 use super::request_id::{RequestIds, X_REQUEST_ID};
 use super::server::Edge;
-use super::standby::{HOLD, nobody, not_here};
 use super::turns::{Turns, WAIT_COUNTS};
 use super::{ui, v1, v2};
 use crate::metrics::{self, Format, Metrics};
@@ -174,35 +173,13 @@ impl App {
         let begun = Instant::now();
         let target = Target::find(&head.method, head.uri.path());
         let endpoint = target.endpoint;
-        if !endpoint.is_own() && !self.surely_serves(head).await {
-            discard_body(body).await;
-            return self.unsure(endpoint, head, id);
-        }
         let asked = Asked { head, id, peer, caller: OnceLock::new() };
-        let mut answered = self.answered(target, &asked, body, pulse).await;
-        // What was written is written. Anything else may be what this server knew before it slept.
-        let is_told = answered.as_ref().is_ok_and(|answer| answer.status().is_success());
-        let is_written = is_told && head.method != Method::GET;
-        if !is_written && !endpoint.is_own() && self.seat.as_ref().is_some_and(|seat| !seat.is_sure()) {
-            return self.unsure(endpoint, head, id);
-        }
-        match &mut answered {
-            Ok(answer) => self.audit(&asked, &target, Ok(answer)).await,
-            Err(Refused::Fault(fault)) => self.audit(&asked, &target, Err(fault)).await,
-            Err(Refused::Method(_)) => {}
-        }
-        let mut answer = match answered {
-            Ok(answer) => match self.charged(endpoint, &head.method, answer).await {
-                Ok(answer) => answer,
-                Err(fault) => refusal(&fault, endpoint.dialect(), id),
-            },
-            Err(Refused::Fault(fault)) => refusal(&fault, endpoint.dialect(), id),
-            Err(Refused::Method(allow)) => method_refusal(
-                &Fault::new(Code::MethodNotAllowed, "method not allowed"),
-                endpoint.dialect(),
-                allow,
-                id,
-            ),
+        let mut answer = match self.refuse_unsure(endpoint, head, id).await {
+            None => self.told(target, &asked, body, pulse).await,
+            Some(refused) => {
+                discard_body(body).await;
+                refused
+            }
         };
         let now = Instant::now();
         self.metrics.on_request(endpoint, answer.status(), now - begun);
@@ -218,27 +195,41 @@ impl App {
         answer
     }
 
-    /// Whether no other server of the cluster can serve; a server that cannot see its seat waits until it can, unless the
-    /// request was passed on by another one, which then waits by itself.
-    async fn surely_serves(&self, head: &Parts) -> bool {
-        match &self.seat {
-            None => true,
-            Some(seat) if seat.is_sure() => true,
-            Some(_) if head.headers.contains_key(&RELAYED) => false,
-            Some(seat) => seat.wait_sure(HOLD).await,
-        }
-    }
-
-    /// Said by a server that may have been replaced.
-    fn unsure(&self, endpoint: Endpoint, head: &Parts, id: &HeaderValue) -> Answer {
-        let mut answer = if head.headers.contains_key(&RELAYED) {
-            not_here(id)
-        } else {
-            refusal(&nobody("this server cannot see whether it still serves"), endpoint.dialect(), id)
+    /// Answers one request, and writes down what came of it.
+    async fn told(
+        &self,
+        target: Target<'_>,
+        asked: &Asked<'_>,
+        body: Incoming,
+        pulse: &Arc<Pulse>,
+    ) -> Answer {
+        let (endpoint, method, id) = (target.endpoint, &asked.head.method, asked.id);
+        let mut answered = self.answered(target, asked, body, pulse).await;
+        let status = match &answered {
+            Ok(answer) => answer.status(),
+            Err(refused) => refused.status(),
         };
-        put(&mut answer, X_REQUEST_ID, id.clone());
-        self.options.door.grant(&head.headers, answer.headers_mut());
-        answer
+        if let Some(instead) = self.instead_of_stale(endpoint, (method, status), id) {
+            return instead;
+        }
+        match &mut answered {
+            Ok(answer) => self.audit(asked, &target, Ok(answer)).await,
+            Err(Refused::Fault(fault)) => self.audit(asked, &target, Err(fault)).await,
+            Err(Refused::Method(_)) => {}
+        }
+        match answered {
+            Ok(answer) => match self.charged(endpoint, method, answer).await {
+                Ok(answer) => answer,
+                Err(fault) => refusal(&fault, endpoint.dialect(), id),
+            },
+            Err(Refused::Fault(fault)) => refusal(&fault, endpoint.dialect(), id),
+            Err(Refused::Method(allow)) => method_refusal(
+                &Fault::new(Code::MethodNotAllowed, "method not allowed"),
+                endpoint.dialect(),
+                allow,
+                id,
+            ),
+        }
     }
 
     /// Charges the edge's budget with an answer until it is written. If there is no room for it, a client that only
@@ -429,6 +420,15 @@ enum Refused {
     Fault(Fault),
     /// With the methods that would be taken.
     Method(Allowed),
+}
+
+impl Refused {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Fault(fault) => status(fault.entry().status),
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+        }
+    }
 }
 
 impl From<Fault> for Refused {

@@ -29,6 +29,7 @@ mod secure;
 mod server;
 mod session;
 mod standby;
+mod sure;
 mod tenancy;
 mod turns;
 mod ui;
