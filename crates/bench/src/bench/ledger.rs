@@ -270,7 +270,7 @@ fn circumstances(connections: usize, way: Way) -> String {
 }
 
 /// pgbench counts in whole seconds.
-fn length(plan: &Plan) -> Duration {
+pub(super) fn length(plan: &Plan) -> Duration {
     match plan.length {
         Length::Time(time) => time.max(Duration::from_secs(1)),
         Length::Requests(_) => Duration::from_secs(2),

@@ -1,16 +1,21 @@
 //! Produce with the log in PostgreSQL, beside a queue of a row per job on the same server: each job inserted by a
-//! transaction of its own, into a table that workers could take it from by `SKIP LOCKED`. Both again while another session
-//! holds a snapshot open, as a backup or a long report does.
+//! transaction of its own, into a table that workers take it from by `SKIP LOCKED`; and messages that are produced, leased
+//! and acked one by one, beside jobs that are inserted, taken and deleted. All of it again while another session holds a
+//! snapshot open, as a backup or a long report does.
 
-use anyhow::{Context, Result, bail};
+use std::{cell::Cell, net::SocketAddr, rc::Rc, time::Instant};
+
+use anyhow::{Context, Result, ensure};
 use driftq_ledger::postgres::PostgresStore;
+use tokio::task::LocalSet;
 
 use super::{
     Plan,
     child::Server,
     figure::{Figure, Must, Report, Unit},
-    ledger::pgbench,
-    load::{self, Load},
+    ledger::{length, pgbench},
+    load::{self, Connection, Load},
+    native::lease_and_ack,
     progress::Progress,
     setup::{TOPIC, create_topic, data_directory},
     statistics::{median, ratio},
@@ -23,6 +28,9 @@ const MUST_RATIO: f64 = 5.0;
 const MUST_HELD_RATIO: f64 = 0.9;
 /// PostgreSQL allows a hundred connections unless it is told otherwise.
 const CONNECTIONS_MAX: usize = 64;
+/// The topic of messages that go all the way, and how one of them is asked for.
+const THROUGH_TOPIC: &str = "through";
+const LEASE_ONE: &str = r#"{"owner":"bench","max":1,"wait_ms":5000,"lease_ms":60000}"#;
 /// Both schemas are dropped before and after.
 const JOBS: &str = "driftq_bench_jobs";
 const LOG: &str = "driftq_bench_log";
@@ -39,10 +47,7 @@ const THROUGH: &str = "WITH next AS (SELECT id FROM driftq_bench_jobs.job WHERE 
     RETURNING job.id AS taken \\gset\n\
     DELETE FROM driftq_bench_jobs.job WHERE id = :taken;\n";
 
-pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Report) -> Result<()> {
-    let Some(url) = &plan.postgres else {
-        bail!("say which database to measure: --postgres postgres://user@host/database");
-    };
+pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Report, url: &str) -> Result<()> {
     let bed = Bed::new(plan, url).await?;
     let result = bed.measure(plan, progress, report).await;
     // Also after a failure; what was measured matters more than whether this works.
@@ -65,6 +70,7 @@ struct Bed<'a> {
 struct Rates {
     ours: Vec<f64>,
     inserts: Vec<f64>,
+    ours_through: Vec<f64>,
     through: Vec<f64>,
 }
 
@@ -85,7 +91,7 @@ impl<'a> Bed<'a> {
 
     async fn measure(&self, plan: &Plan, progress: &Progress, report: &mut Report) -> Result<()> {
         let connections = plan.connections.iter().copied().max().unwrap_or(1).min(CONNECTIONS_MAX);
-        progress.expect(plan.rounds * 6 + 1);
+        progress.expect(plan.rounds * 8 + 1);
         progress.step("starting a server");
         let data = data_directory(plan)?;
         let options = ["--log", self.url, "--log-schema", LOG];
@@ -120,8 +126,46 @@ impl<'a> Bed<'a> {
         let templates = vec![Template::produce(server.address, TOPIC, plan.payload)];
         let load = Load { address: server.address, connections, pipeline: 1, templates, length: plan.length };
         rates.ours.push(load::run(load).await?.rate());
+        progress.step("produce, lease and ack, log in PostgreSQL");
+        rates.ours_through.push(through(plan, server.address, connections).await?);
         Ok(())
     }
+}
+
+/// Messages that are produced, leased and acked one by one on so many connections; per second.
+async fn through(plan: &Plan, address: SocketAddr, connections: usize) -> Result<f64> {
+    create_topic(address, THROUGH_TOPIC, 1).await?;
+    let (started, done) = (Instant::now(), Rc::new(Cell::new(0_u64)));
+    let until = started + length(plan);
+    let local = LocalSet::new();
+    let one_by_one = |_| {
+        let (done, payload) = (Rc::clone(&done), plan.payload);
+        local.spawn_local(async move {
+            let mut connection = Connection::open(address).await?;
+            let (template, mut out) = (Template::produce(address, THROUGH_TOPIC, payload), Vec::new());
+            while Instant::now() < until {
+                out.clear();
+                template.render(&mut out);
+                connection.send(&out).await?;
+                let status = connection.answer().await?.status;
+                ensure!(status == 200, "a message was answered with {status}");
+                let acked = lease_and_ack(address, &mut connection, (THROUGH_TOPIC, LEASE_ONE)).await?;
+                ensure!(acked == 1, "a message was produced, and none was there to be leased");
+                done.set(done.get() + acked);
+            }
+            anyhow::Ok(())
+        })
+    };
+    let tasks: Vec<_> = (0..connections).map(one_by_one).collect();
+    local.run_until(async { tasks_ended(tasks).await }).await?;
+    Ok(done.get() as f64 / started.elapsed().as_secs_f64())
+}
+
+async fn tasks_ended(tasks: Vec<tokio::task::JoinHandle<Result<()>>>) -> Result<()> {
+    for task in tasks {
+        task.await.context("a connection's task ended")??;
+    }
+    Ok(())
 }
 
 fn tell(report: &mut Report, connections: usize, free: &Rates, held: &Rates) {
@@ -131,8 +175,11 @@ fn tell(report: &mut Report, connections: usize, free: &Rates, held: &Rates) {
         let peer = "INSERT of a row per job";
         let figure = figure.beside(peer, median(&rates.inserts), ratio(&rates.ours, &rates.inserts));
         report.add(figure.must(Must::RatioAtLeast(MUST_RATIO)));
-        let name = format!("a row per job, SKIP LOCKED, insert to delete{words}");
-        report.add(Figure::new(name, median(&rates.through), Unit::PerSecond));
+        let name = format!("produce, lease and ack one by one, {connections} connections{words}");
+        let figure = Figure::new(name, median(&rates.ours_through), Unit::PerSecond);
+        let peer = "a row per job, insert, SKIP LOCKED, delete";
+        let figure = figure.beside(peer, median(&rates.through), ratio(&rates.ours_through, &rates.through));
+        report.add(figure.must(Must::RatioAtLeast(MUST_RATIO)));
     }
     let figure = Figure::new("produce while a snapshot is held", median(&held.ours), Unit::PerSecond);
     let figure = figure.beside("none held", median(&free.ours), ratio(&held.ours, &free.ours));

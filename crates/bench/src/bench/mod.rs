@@ -20,11 +20,14 @@ mod ledger;
 mod ledger_storage;
 mod load;
 mod log;
+mod log_nats;
 mod native;
+mod nats;
 mod produce;
 mod profile;
 mod progress;
 mod recovery;
+mod request_kind;
 mod scrape;
 mod setup;
 mod shards;
@@ -79,13 +82,14 @@ enum Part {
     Flat,
     /// The ledger in PostgreSQL beside bare statements by pgbench; needs --postgres
     Ledger,
-    /// Produce with the log in PostgreSQL beside a queue of a row per job; needs --postgres
+    /// Produce with the log in PostgreSQL beside a queue of a row per job, or in NATS beside bare publishes; needs
+    /// --postgres or --nats
     Log,
     /// Deliveries to a hundred endpoints of which one hangs, beside a hundred that answer
     Deliveries,
     /// A sink into PostgreSQL beside COPY of the same rows by psql; needs --postgres
     Sink,
-    /// All but profile, instructions and shards; ledger, log and sink only with --postgres
+    /// All but profile, instructions and shards; ledger, log and sink only with --postgres, log also with --nats
     All,
 }
 
@@ -102,7 +106,8 @@ Examples:
   driftq bench --dir /mnt/fast     # measure that disk
   driftq bench ledger --postgres postgres://me@127.0.0.1/test   # in a schema of its own
   driftq bench log --postgres postgres://me@127.0.0.1/test      # in two schemas of its own
-  driftq bench sink --postgres postgres://me@127.0.0.1/test     # likewise
+  driftq bench log --nats 'nats://127.0.0.1:4222/x?monitor=http://127.0.0.1:8222'   # in streams of its own
+  driftq bench sink --postgres postgres://me@127.0.0.1/test     # in schemas of its own
   driftq bench deliveries --rounds 9 -o json | jq '.figures[].ratio'
   driftq bench ledger --postgres … --connections 1,16 --retained 10000000  # gigabytes"
 )]
@@ -137,6 +142,9 @@ pub struct Args {
     /// The database for the parts ledger, log and sink
     #[arg(long, value_name = "URL", env = "DRIFTQ_BENCH_POSTGRES", hide_env_values = true)]
     postgres: Option<String>,
+    /// The NATS servers for the part log, as `driftq serve --log` names them
+    #[arg(long, value_name = "URL", env = "DRIFTQ_BENCH_NATS", hide_env_values = true)]
+    nats: Option<String>,
 }
 
 /// The arguments with every default filled in.
@@ -153,6 +161,7 @@ struct Plan {
     consume_messages: u64,
     dir: PathBuf,
     postgres: Option<String>,
+    nats: Option<String>,
 }
 
 impl Plan {
@@ -176,6 +185,7 @@ impl Plan {
             consume_messages: if args.quick { 5_000 } else { 100_000 },
             dir: args.dir.clone().unwrap_or_else(std::env::temp_dir),
             postgres: args.postgres.clone(),
+            nats: args.nats.clone(),
         })
     }
 
@@ -247,8 +257,16 @@ async fn measure(plan: &Plan) -> Result<Report> {
     if matches!(plan.part, Part::Ledger) || plan.runs(Part::Ledger) && plan.postgres.is_some() {
         ledger::measure(plan, &progress, &mut report).await?;
     }
-    if matches!(plan.part, Part::Log) || plan.runs(Part::Log) && plan.postgres.is_some() {
-        log::measure(plan, &progress, &mut report).await?;
+    if matches!(plan.part, Part::Log) && plan.postgres.is_none() && plan.nats.is_none() {
+        bail!(
+            "say what to measure: --postgres postgres://user@host/database, or --nats nats://host:port/NAME?…"
+        );
+    }
+    if let Some(url) = plan.postgres.as_ref().filter(|_| plan.runs(Part::Log)) {
+        log::measure(plan, &progress, &mut report, url).await?;
+    }
+    if let Some(url) = plan.nats.as_ref().filter(|_| plan.runs(Part::Log)) {
+        log_nats::measure(plan, &progress, &mut report, url).await?;
     }
     if matches!(plan.part, Part::Sink) || plan.runs(Part::Sink) && plan.postgres.is_some() {
         sink::measure(plan, &progress, &mut report).await?;

@@ -270,7 +270,7 @@ async fn work(address: SocketAddr, left: Rc<Cell<u64>>) -> Result<u64> {
     while left.get() > 0 {
         // Taken before the answer is there, so that no worker waits for messages that another one will get.
         left.set(left.get().saturating_sub(BATCH as u64));
-        let got = lease_and_ack(address, &mut connection).await?;
+        let got = lease_and_ack(address, &mut connection, (TOPIC, LEASE)).await?;
         ensure!(got > 0, "nothing was left to lease, with {} messages to go", left.get());
         left.set(left.get() + (BATCH as u64).saturating_sub(got));
         done += got;
@@ -290,15 +290,20 @@ async fn pass(address: SocketAddr, bodies: Rc<Vec<String>>, number: usize, share
         connection.send(&out).await?;
         let status = connection.answer().await?.status;
         ensure!(status == 200, "a batch was answered with {status}");
-        done += lease_and_ack(address, &mut connection).await?;
+        done += lease_and_ack(address, &mut connection, (TOPIC, LEASE)).await?;
     }
     Ok(done)
 }
 
-async fn lease_and_ack(address: SocketAddr, connection: &mut Connection) -> Result<u64> {
+/// Asks once for messages of a topic, and acks what came; how many.
+pub(super) async fn lease_and_ack(
+    address: SocketAddr,
+    connection: &mut Connection,
+    (topic, lease): (&str, &str),
+) -> Result<u64> {
     let mut out = Vec::new();
-    let path = format!("/v2/topics/{TOPIC}/groups/{GROUP}/lease");
-    Template::request(address, "POST", &path, JSON, LEASE).render(&mut out);
+    let path = format!("/v2/topics/{topic}/groups/{GROUP}/lease");
+    Template::request(address, "POST", &path, JSON, lease).render(&mut out);
     connection.send(&out).await?;
     let (status, body) = connection.answer_body().await?;
     ensure!(status == 200, "a lease was answered with {status}: {}", String::from_utf8_lossy(&body));

@@ -10,68 +10,28 @@ use super::{
     Plan,
     child::{Server, Used},
     figure::{Figure, Report, Unit},
-    load::{self, Load},
+    load,
     progress::Progress,
+    request_kind::RequestKind,
     setup::{TOPIC, create_topic, data_directory},
     statistics::{median, ratio},
-    template::Template,
 };
 
-/// Messages of one NDJSON body, and connections that send such bodies.
-const BATCH: usize = 100;
-const BATCH_CONNECTIONS: usize = 16;
-
-/// One kind of request.
-struct Kind {
-    name: String,
-    connections: usize,
-    content_type: &'static str,
-    body: String,
-}
-
-impl Kind {
-    fn all(plan: &Plan) -> Vec<Self> {
-        let message = format!("{{\"value\":\"{}\"}}", "x".repeat(plan.payload));
-        let mut kinds: Vec<Self> = plan
-            .connections
-            .iter()
-            .map(|connections| Self {
-                name: format!("produce, {connections} connection(s)"),
-                connections: *connections,
-                content_type: "application/json",
-                body: message.clone(),
-            })
-            .collect();
-        kinds.push(Self {
-            name: format!("produce, NDJSON × {BATCH}, {BATCH_CONNECTIONS} connections"),
-            connections: BATCH_CONNECTIONS,
-            content_type: "application/x-ndjson",
-            body: format!("{message}\n").repeat(BATCH),
-        });
-        kinds
+/// What one request cost the server, by thread.
+async fn cost(kind: &RequestKind, plan: &Plan, server: &Server) -> Result<Threads> {
+    let before = server.used_by_thread();
+    let done = load::run(kind.load(plan, server.address, [TOPIC])).await?;
+    let mut used = server.used_by_thread();
+    for (thread, used) in &mut used {
+        let before = before.get(thread).copied().unwrap_or_default();
+        used.micros = (used.micros - before.micros) / done.requests as f64;
+        used.switches = (used.switches - before.switches) / done.requests as f64;
     }
-
-    /// What one request cost the server, by thread.
-    async fn cost(&self, plan: &Plan, server: &Server) -> Result<Threads> {
-        let address = server.address;
-        let path = format!("/v2/topics/{TOPIC}/messages");
-        let templates = vec![Template::request(address, "POST", &path, self.content_type, &self.body)];
-        let load =
-            Load { address, connections: self.connections, pipeline: 1, templates, length: plan.length };
-        let before = server.used_by_thread();
-        let done = load::run(load).await?;
-        let mut used = server.used_by_thread();
-        for (thread, used) in &mut used {
-            let before = before.get(thread).copied().unwrap_or_default();
-            used.micros = (used.micros - before.micros) / done.requests as f64;
-            used.switches = (used.switches - before.switches) / done.requests as f64;
-        }
-        Ok(used)
-    }
+    Ok(used)
 }
 
 pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Report) -> Result<()> {
-    let kinds = Kind::all(plan);
+    let kinds = RequestKind::all(plan, &plan.connections);
     progress.expect(kinds.len() * plan.rounds * 2);
     let data = data_directory(plan)?;
     let (bare, server) = (Server::bare().await?, Server::driftq(&data.path().join("profile")).await?);
@@ -80,9 +40,9 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
         let (mut own, mut peer) = (Vec::new(), Vec::new());
         for _ in 0..plan.rounds {
             progress.step(&format!("{}, bare hyper", kind.name));
-            peer.push(kind.cost(plan, &bare).await?);
+            peer.push(cost(kind, plan, &bare).await?);
             progress.step(&kind.name);
-            own.push(kind.cost(plan, &server).await?);
+            own.push(cost(kind, plan, &server).await?);
         }
         tell(&kind.name, &own, &peer, report);
     }

@@ -12,6 +12,16 @@ pub(super) async fn syncs(address: SocketAddr) -> Result<f64> {
     find_syncs(&text).context("no count of syncs in /metrics")
 }
 
+/// What a counter without labels shows.
+pub(super) async fn counter(address: SocketAddr, name: &str) -> Result<f64> {
+    let text = http::text(address, "/metrics").await?;
+    find_counter(&text, name).with_context(|| format!("no {name} in /metrics"))
+}
+
+fn find_counter(text: &str, name: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
 /// Effects that the ledger remembers.
 pub(super) async fn effects(address: SocketAddr) -> Result<f64> {
     let text = http::text(address, "/metrics").await?;
@@ -38,6 +48,13 @@ mod tests {
     fn effects_are_counted_over_their_states() {
         let text = "driftq_effects{state=\"over\"} 40\ndriftq_effects_waiting 7\ndriftq_effects{state=\"unknown\"} 2\n";
         assert_eq!(sum_effects(text), 42.0);
+    }
+
+    #[test]
+    fn a_counter_is_found_by_its_whole_name() {
+        let text = "# TYPE driftq_log_batches counter\ndriftq_log_batches_total 7\ndriftq_log_batches_total_more 8\n";
+        assert_eq!(find_counter(text, "driftq_log_batches_total"), Some(7.0));
+        assert_eq!(find_counter(text, "driftq_log_batches"), None);
     }
 
     #[test]

@@ -6,83 +6,40 @@ use super::{
     Plan,
     child::Server,
     figure::{Figure, Must, Report, Unit},
-    load::{self, Load},
+    load,
     progress::Progress,
+    request_kind::RequestKind,
     setup::{create_topic, data_directory},
     statistics::{median, ratio},
-    template::Template,
 };
 
 const SHARDS: &str = "4";
 /// So many that every shard has some.
 const TOPICS: usize = 32;
 const CONNECTIONS: usize = 64;
-/// Messages of one NDJSON body, and connections that send such bodies.
-const BATCH: usize = 100;
-const BATCH_CONNECTIONS: usize = 16;
 /// Cores from which the rate is the shards' and not the machine's.
 const CORES_MIN: usize = 8;
 const RATE_MUST: f64 = 1.6;
 const COST_MUST: f64 = 1.1;
 
-/// One kind of request.
-struct Kind {
-    name: String,
-    connections: usize,
-    content_type: &'static str,
-    body: String,
-}
-
-impl Kind {
-    fn all(plan: &Plan) -> [Self; 2] {
-        let message = format!("{{\"value\":\"{}\"}}", "x".repeat(plan.payload));
-        let batch = format!("{message}\n").repeat(BATCH);
-        [
-            Self {
-                name: format!("produce, {CONNECTIONS} connections"),
-                connections: CONNECTIONS,
-                content_type: "application/json",
-                body: message,
-            },
-            Self {
-                name: format!("produce, NDJSON × {BATCH}, {BATCH_CONNECTIONS} connections"),
-                connections: BATCH_CONNECTIONS,
-                content_type: "application/x-ndjson",
-                body: batch,
-            },
-        ]
-    }
-
-    /// Requests per second, and microseconds on a processor per request.
-    async fn measure(&self, plan: &Plan, server: &Server) -> Result<(f64, f64)> {
-        let address = server.address;
-        let template = |topic| {
-            let path = format!("/v2/topics/{}/messages", name(topic));
-            Template::request(address, "POST", &path, self.content_type, &self.body)
-        };
-        let templates = (0..TOPICS).map(template).collect();
-        let load =
-            Load { address, connections: self.connections, pipeline: 1, templates, length: plan.length };
-        let spent = || server.used_by_thread().values().map(|used| used.micros).sum::<f64>();
-        let before = spent();
-        let done = load::run(load).await?;
-        Ok((done.rate(), (spent() - before) / done.requests as f64))
-    }
-}
-
-fn name(topic: usize) -> String {
-    format!("bench-{topic}")
+/// Requests per second, and microseconds on a processor per request.
+async fn cost(kind: &RequestKind, plan: &Plan, server: &Server, topics: &[String]) -> Result<(f64, f64)> {
+    let spent = || server.used_by_thread().values().map(|used| used.micros).sum::<f64>();
+    let before = spent();
+    let done = load::run(kind.load(plan, server.address, topics.iter().map(String::as_str))).await?;
+    Ok((done.rate(), (spent() - before) / done.requests as f64))
 }
 
 pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Report) -> Result<()> {
-    let kinds = Kind::all(plan);
+    let kinds = RequestKind::all(plan, &[CONNECTIONS]);
+    let topics: Vec<String> = (0..TOPICS).map(|number| format!("bench-{number}")).collect();
     progress.expect(kinds.len() * plan.rounds * 2);
     let data = data_directory(plan)?;
     let one = Server::driftq(&data.path().join("one")).await?;
     let several = Server::driftq_with(&data.path().join("several"), &["--shards", SHARDS]).await?;
-    for topic in 0..TOPICS {
-        create_topic(one.address, &name(topic), 1).await?;
-        create_topic(several.address, &name(topic), 1).await?;
+    for topic in &topics {
+        create_topic(one.address, topic, 1).await?;
+        create_topic(several.address, topic, 1).await?;
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     for kind in &kinds {
@@ -92,9 +49,9 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
             for is_several in [round % 2 == 1, round % 2 == 0] {
                 progress.step(&format!("{}, {} shard(s)", kind.name, if is_several { SHARDS } else { "1" }));
                 if is_several {
-                    own.push(kind.measure(plan, &several).await?);
+                    own.push(cost(kind, plan, &several, &topics).await?);
                 } else {
-                    peer.push(kind.measure(plan, &one).await?);
+                    peer.push(cost(kind, plan, &one, &topics).await?);
                 }
             }
         }
