@@ -5,6 +5,7 @@
 //! nobody else writes is the doing of the claim in the log.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::fault::Trouble;
 use super::link::{Expect, Link, Stored};
@@ -17,6 +18,9 @@ use crate::log::NatsPlace;
 
 /// Subjects that are looked at: two of each server, the seat, and the secret.
 const SUBJECTS_MAX: u32 = 514;
+/// A server that was not seen for so long is forgotten, unless it is to stay drained: one that always comes back under
+/// another URL must not fill the register.
+const GONE_MS: u64 = 3_600_000;
 /// Bytes of a URL's digest in the name of a subject, which may not have every letter in it.
 const DIGEST_BYTES: usize = 8;
 
@@ -35,6 +39,8 @@ pub(crate) struct NatsRegister {
     names: Names,
     url: String,
     secret: Secret,
+    /// Servers that are gone have been forgotten.
+    is_swept: bool,
 }
 
 /// One of its messages.
@@ -57,7 +63,7 @@ impl NatsRegister {
             &stream::config(&names.register(), &names.register_subjects(), &place.cluster, 1),
         )?;
         let secret = secret(&link, &names)?;
-        Ok(Self { link, names, url: url.to_owned(), secret })
+        Ok(Self { link, names, url: url.to_owned(), secret, is_swept: false })
     }
 
     fn put(&self, subject: &str, expect: &Expect, said: &Said) -> Result<u64, Trouble> {
@@ -91,11 +97,38 @@ impl NatsRegister {
     }
 
     fn node(&self, kind: &str, url: &str) -> String {
-        let digest = blake3::hash(url.as_bytes());
-        let name: String =
-            digest.as_bytes()[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("driftq.{}.cluster.{kind}.{name}", self.names.log)
+        node(&self.names.log, kind, url)
     }
+
+    /// Forgets the servers that are gone, once. What cannot be removed now is removed by the next server that starts.
+    fn sweep(&mut self, all: &[Entry], now_ms: u64) {
+        if std::mem::replace(&mut self.is_swept, true) {
+            return;
+        }
+        for subject in gone(&self.names.log, all, now_ms) {
+            let purge = format!("STREAM.PURGE.{}", self.names.register());
+            if let Err(trouble) = self.link.call::<Value>(&purge, &json!({"filter": subject})) {
+                return tracing::debug!(%trouble, "a server that is gone could not be forgotten");
+            }
+        }
+    }
+}
+
+/// The subject of what is said of a server.
+fn node(log: &str, kind: &str, url: &str) -> String {
+    let digest = blake3::hash(url.as_bytes());
+    let name: String = digest.as_bytes()[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("driftq.{log}.cluster.{kind}.{name}")
+}
+
+/// The subjects of servers that are to be forgotten.
+fn gone(log: &str, all: &[Entry], now_ms: u64) -> Vec<String> {
+    let is_drained = |subject: &str| all.iter().any(|entry| entry.subject == subject && entry.said.is_off);
+    let old = all.iter().filter(|entry| {
+        entry.subject == node(log, "node", &entry.said.url) && entry.age_ms(now_ms) >= GONE_MS
+    });
+    let subjects = old.map(|entry| (entry.subject.clone(), node(log, "drained", &entry.said.url)));
+    subjects.filter(|(_, drained)| !is_drained(drained)).flat_map(|(own, drained)| [own, drained]).collect()
 }
 
 /// The secret of the cluster. The first one that is kept stays.
@@ -136,6 +169,7 @@ impl Register for NatsRegister {
         let upto = self.put(&own, &Expect::Nothing, &said).map_err(|trouble| trouble.to_string())?;
         let all = self.look(upto)?;
         let now_ms = all.iter().map(|entry| entry.time_ms).max().unwrap_or(0);
+        self.sweep(&all, now_ms);
         let is_drained = |url: &str| {
             let subject = self.node("drained", url);
             all.iter().any(|entry| entry.subject == subject && entry.said.is_off)
@@ -209,7 +243,31 @@ pub(super) fn millis(time: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::millis;
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_gone_is_forgotten_unless_it_is_to_stay_drained() {
+        let entry = |kind: &str, url: &str, time_ms, is_off| Entry {
+            sequence: 1,
+            subject: node("log", kind, url),
+            time_ms,
+            said: Said { url: url.into(), is_off },
+        };
+        let now_ms = 10 * GONE_MS;
+        let seat =
+            Entry { subject: "driftq.log.cluster.seat".into(), ..entry("node", "http://old", 0, false) };
+        let all = [
+            seat,
+            entry("node", "http://here", now_ms, false),
+            entry("node", "http://back-soon", now_ms - GONE_MS + 1, false),
+            entry("node", "http://old", now_ms - GONE_MS, false),
+            entry("drained", "http://old", 0, false),
+            entry("node", "http://kept", 0, false),
+            entry("drained", "http://kept", 0, true),
+        ];
+        let forgotten = [node("log", "node", "http://old"), node("log", "drained", "http://old")];
+        assert_eq!(gone("log", &all, now_ms), forgotten);
+    }
 
     #[test]
     fn times_of_the_servers_are_understood() {
