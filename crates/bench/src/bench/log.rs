@@ -127,18 +127,18 @@ impl<'a> Bed<'a> {
         let load = Load { address: server.address, connections, pipeline: 1, templates, length: plan.length };
         rates.ours.push(load::run(load).await?.rate());
         progress.step("produce, lease and ack, log in PostgreSQL");
-        rates.ours_through.push(through(plan, server.address, connections).await?);
+        rates.ours_through.push(one_by_one(plan, server.address, connections).await?);
         Ok(())
     }
 }
 
 /// Messages that are produced, leased and acked one by one on so many connections; per second.
-async fn through(plan: &Plan, address: SocketAddr, connections: usize) -> Result<f64> {
+async fn one_by_one(plan: &Plan, address: SocketAddr, connections: usize) -> Result<f64> {
     create_topic(address, THROUGH_TOPIC, 1).await?;
     let (started, done) = (Instant::now(), Rc::new(Cell::new(0_u64)));
     let until = started + length(plan);
     let local = LocalSet::new();
-    let one_by_one = |_| {
+    let pass = |_| {
         let (done, payload) = (Rc::clone(&done), plan.payload);
         local.spawn_local(async move {
             let mut connection = Connection::open(address).await?;
@@ -156,7 +156,7 @@ async fn through(plan: &Plan, address: SocketAddr, connections: usize) -> Result
             anyhow::Ok(())
         })
     };
-    let tasks: Vec<_> = (0..connections).map(one_by_one).collect();
+    let tasks: Vec<_> = (0..connections).map(pass).collect();
     local.run_until(async { tasks_ended(tasks).await }).await?;
     Ok(done.get() as f64 / started.elapsed().as_secs_f64())
 }
