@@ -64,10 +64,16 @@ impl Broker {
     }
 
     /// Raises the entities that an effect expects something of, in whose shard it does not live: once, however often it
-    /// is begun.
+    /// is begun on that condition.
     pub(crate) async fn raise_for(&self, effect: Identity, call: &EffectCall<'_>) -> Result<(), Failure> {
+        let versions: Vec<[u8; 8]> =
+            call.expect.iter().map(|expected| expected.version.to_le_bytes()).collect();
+        let condition = call.expect.iter().zip(&versions);
+        let condition = condition.flat_map(|(expected, version)| [expected.entity.as_bytes(), version]);
+        let parts: Vec<&[u8]> =
+            [b"expected by an effect", &effect.0[..]].into_iter().chain(condition).collect();
         let raise = Commit {
-            name: Some(Identity::of_parts(&[b"expected by an effect", &effect.0])),
+            name: Some(Identity::of_parts(&parts)),
             tenant: call.about.tenant.to_string(),
             expect: call.expect.clone(),
             ..Commit::default()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use driftq_core::{
     About, Answer, BeginEffect, Description, EffectAnswer, EffectInput, EffectLease, Identity, Input,
-    NewBlob, Query, Reject, RequestHash, ShardId, Ticket,
+    NewBlob, Prospect, Query, Reject, RequestHash, ShardId, Ticket,
 };
 use tokio::sync::oneshot;
 
@@ -24,19 +24,20 @@ impl Broker {
     pub async fn begin_effect(&self, call: &EffectCall<'_>) -> Result<Begun, Failure> {
         let shard = self.effect_shard(call);
         if self.is_all_in(shard, call) {
-            self.begin_in(shard, call).await
+            self.begin_in(shard, call, false).await
         } else {
             Box::pin(self.begin_abroad(shard, call)).await
         }
     }
 
-    async fn begin_in(&self, shard: &Shared, call: &EffectCall<'_>) -> Result<Begun, Failure> {
+    /// `raised`: what it expects something of lives in another shard, and has been raised there.
+    async fn begin_in(&self, shard: &Shared, call: &EffectCall<'_>, raised: bool) -> Result<Begun, Failure> {
         for _ in 0..LOOKS_MAX {
             let named = |failure| match failure {
                 Failure::Reject(reject) => Failure::refused(reject, &call.expect),
                 other => other,
             };
-            match seen_begun(shard, ask_to_begin(shard, call).await.map_err(named)?).await {
+            match seen_begun(shard, ask_to_begin(shard, call, raised).await.map_err(named)?).await {
                 Ok(begun) => return Ok(begun),
                 Err(Lost::Gone) => {}
                 Err(lost) => return Err(unreadable(lost)),
@@ -57,24 +58,65 @@ impl Broker {
             && (call.expect.is_empty() || shard.id == HOME)
     }
 
-    /// Begins an effect whose delivery or whose entities are in another shard. They are looked at first; the effect is
-    /// then on loan for its own time, and remembered for its own time, whatever becomes of the delivery.
+    /// Begins an effect whose delivery or whose entities are in another shard. They are looked at first. With a delivery
+    /// of another shard, the effect is then on loan for its own time, and remembered for its own time, whatever becomes of
+    /// the delivery.
     async fn begin_abroad(&self, shard: &Shared, call: &EffectCall<'_>) -> Result<Begun, Failure> {
         let identity = Identity::of(&call.about.tenant, &call.about.scope, &call.about.key);
-        let known = match shard.describe(Query::Effect(identity)).await? {
-            Description::Effect(known) => known,
-            other => return Err(unexpected(&other)),
-        };
-        let is_over = known.as_ref().is_some_and(|view| view.ending.is_some());
-        // Any asker may be told how an effect went.
-        if let Some(receipt) = call.delivery.filter(|_| !is_over) {
+        let prospect = self.prospect(shard, call).await?;
+        // Before the lease is given: a crash in between would leave it with nobody.
+        let grants = matches!(prospect, Prospect::Lease | Prospect::LeaseIfExpected);
+        if let Some(receipt) = call.delivery.filter(|_| grants) {
             self.is_current(receipt).await?;
         }
-        if known.is_none() && !call.expect.is_empty() {
+        let raised = prospect == Prospect::LeaseIfExpected && !call.expect.is_empty();
+        if raised {
             self.raise_for(identity, call).await?;
         }
-        let alone = EffectCall { delivery: None, expect: Vec::new(), ..call.clone() };
-        self.begin_in(shard, &alone).await
+        let delivery = call.delivery.filter(|receipt| receipt.topic.shard() == shard.id);
+        let here = EffectCall { delivery, expect: Vec::new(), ..call.clone() };
+        let begun = self.begin_in(shard, &here, raised).await?;
+        // It had no prospect of a lease, and got one: it waited for the holder.
+        if let Begun::Execute(lease) = &begun
+            && prospect == Prospect::NoLease
+            && let Err(refused) = self.check_after_wait(shard, identity, call).await
+        {
+            self.release_effect(lease.receipt, false).await?;
+            return Err(refused);
+        }
+        Ok(begun)
+    }
+
+    /// What a begin would come to now.
+    async fn prospect(&self, shard: &Shared, call: &EffectCall<'_>) -> Result<Prospect, Failure> {
+        match shard.describe(Query::Prospect(Box::new(taken(call)))).await? {
+            Description::Prospect(prospect) => Ok(prospect),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// An asker that has waited is held to its delivery and to what it expects now, unless an earlier lease was.
+    async fn check_after_wait(
+        &self,
+        shard: &Shared,
+        effect: Identity,
+        call: &EffectCall<'_>,
+    ) -> Result<(), Failure> {
+        if let Some(receipt) = call.delivery {
+            self.is_current(receipt).await?;
+        }
+        if call.expect.is_empty() || self.is_raised(shard, effect).await? {
+            return Ok(());
+        }
+        self.raise_for(effect, call).await
+    }
+
+    /// Whether entities were raised for an effect.
+    async fn is_raised(&self, shard: &Shared, effect: Identity) -> Result<bool, Failure> {
+        match shard.describe(Query::Effect(effect)).await? {
+            Description::Effect(view) => Ok(view.is_some_and(|view| view.raised)),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// The same for several effects, in one question to each shard: no asker waits, and each has its own answer, in
@@ -152,10 +194,10 @@ async fn seen_begun(shard: &Shared, answer: EffectAnswer) -> Result<Begun, Lost>
     Ok(begun)
 }
 
-async fn ask_to_begin(shared: &Shared, call: &EffectCall<'_>) -> Result<EffectAnswer, Failure> {
+async fn ask_to_begin(shared: &Shared, call: &EffectCall<'_>, raised: bool) -> Result<EffectAnswer, Failure> {
     let ticket = shared.ticket();
     let (reply, answer) = oneshot::channel();
-    let ask = Box::new(taken(call));
+    let ask = Box::new(BeginEffect { raised, ..taken(call) });
     let bytes = ask.about.bytes.len();
     let input = Input::Effect(EffectInput::Begin { ticket, ask });
     let request = Request { ticket, input, reply, bytes, writes: true, stream: None };
@@ -204,6 +246,7 @@ fn taken(call: &EffectCall<'_>) -> BeginEffect {
         run: about.run.to_string(),
         whose: about.tenant.to_string(),
         expect: call.expect.clone(),
+        raised: false,
     }
 }
 

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use crate::words::commit::{Commit, CommitPart, CommitResult, Committed, Refusal, Vouched};
 use crate::words::description::LeaseView;
 use crate::words::draft::{NewMessage, Payload};
-use crate::words::effect::FinishEffect;
+use crate::words::effect::{EffectReceipt, FinishEffect};
 use crate::words::id::{Identity, ShardId};
 use crate::words::output::{OutputAuthor, OutputDone};
 use crate::words::receipt::Receipt;
@@ -58,6 +58,8 @@ pub struct Across {
     own: Share,
     others: BTreeMap<ShardId, Share>,
     outputs: Vec<Option<Moved>>,
+    /// The lease of an effect in whose name more is done than ending it: the first one, if there is no delivery.
+    rests_on: Option<EffectReceipt>,
     stage: Stage,
 }
 
@@ -143,6 +145,9 @@ impl Across {
             let why = "the deliveries of one commit live in one shard: ack this one by a commit of its own";
             return Err((CommitPart::Ack(place), Reject::Invalid(why)));
         }
+        let has_delivery = !(commit.acks.is_empty() && commit.fences.is_empty());
+        let rests_on = commit.finishes.first().map(|finish| finish.receipt);
+        let rests_on = rests_on.filter(|_| !has_delivery && commit.is_more_than_endings());
         let Commit {
             name, request, acks, fences, finishes, messages, outputs, reads, tenant, expect, ..
         } = commit;
@@ -152,6 +157,7 @@ impl Across {
             own: Share { commit: own, ..Share::default() },
             others: BTreeMap::new(),
             outputs: vec![None; outputs.len()],
+            rests_on,
             stage: Stage::Nothing,
         };
         for (place, fence) in fences.into_iter().enumerate() {
@@ -219,6 +225,7 @@ impl Across {
             (None, None) => return self.vouch_by_effect(),
         };
         if self.others.values().all(|share| share.commit.outputs.is_empty()) {
+            self.others.values_mut().for_each(|share| share.commit.vouched = Some(Vouched::Fence));
             return self.check();
         }
         self.stage = Stage::Lease(part, receipt);
@@ -269,22 +276,39 @@ impl Across {
     }
 
     fn checked(&mut self, own: bool, replies: Vec<Reply>) -> Next {
-        let mut replies = decided(replies);
+        let (mut replies, mut refusals) = (decided(replies), Vec::new());
+        let mut ends = false;
         if own {
             match replies.next() {
                 // What it was fenced by may have moved on since.
                 Some(Ok(Committed { already: true, .. })) => return self.ask_others(),
-                Some(Ok(_)) => {}
-                Some(Err((part, reject))) => return Next::Done(Err((self.own.whole(part), reject))),
+                Some(Ok(said)) => ends = said.ends,
+                Some(Err((part, reject))) => {
+                    ends = !self.own.commit.finishes.is_empty();
+                    refusals.push((self.own.whole(part), reject));
+                }
                 None => return Next::Done(Err(unanswered())),
             }
         }
         for share in self.others.values() {
             match replies.next() {
-                Some(Ok(_)) => {}
-                Some(Err((part, reject))) => return Next::Done(Err((share.whole(part), reject))),
+                // Done before under this name: what is missing is done now.
+                Some(Ok(said)) => ends |= said.ends || (said.already && !share.commit.finishes.is_empty()),
+                Some(Err((part, reject))) => {
+                    ends |= !share.commit.finishes.is_empty();
+                    refusals.push((share.whole(part), reject));
+                }
                 None => return Next::Done(Err(unanswered())),
             }
+        }
+        // A shard that refuses has said what it has against its effects. If the deciding shard was not asked, all effects
+        // are its own, and it looks at them when it does its part.
+        if let Some(lease) = self.rests_on.filter(|_| own && !ends) {
+            refusals.push(spent(lease));
+        }
+        // The one that a single shard would have come upon first.
+        if let Some(refusal) = refusals.into_iter().min_by_key(|(part, _)| part.turn()) {
+            return Next::Done(Err(refusal));
         }
         drop(replies);
         self.ask_others()
@@ -303,16 +327,26 @@ impl Across {
     }
 
     fn others_done(&mut self, asked: &[ShardId], replies: Vec<Reply>) -> Next {
-        let mut replies = decided(replies);
+        let (mut replies, mut ended) = (decided(replies), false);
         for shard in asked {
             let Some(share) = self.others.get(shard) else { continue };
             match replies.next() {
-                Some(Ok(committed)) => share.note(&committed, &mut self.outputs),
+                Some(Ok(committed)) => {
+                    ended |= committed.ends || (committed.already && !share.commit.finishes.is_empty());
+                    share.note(&committed, &mut self.outputs);
+                }
                 Some(Err((part, reject))) => return Next::Done(Err((share.whole(part), reject))),
                 None => return Next::Done(Err(unanswered())),
             }
         }
         drop(replies);
+        // Another commit in the name of the same lease came first.
+        if let Some(lease) = self.rests_on.filter(|_| !ended && self.own.commit.vouched.is_some()) {
+            if self.own.commit.finishes.is_empty() {
+                return Next::Done(Err(spent(lease)));
+            }
+            self.own.commit.vouched = None;
+        }
         self.ask_own()
     }
 
@@ -344,6 +378,11 @@ fn decided(replies: Vec<Reply>) -> impl Iterator<Item = CommitResult> {
         Reply::Commit(result) => Some(result),
         Reply::Lease(_) => None,
     })
+}
+
+/// The lease of an effect has had its say, as it would have in one shard.
+const fn spent(lease: EffectReceipt) -> Refusal {
+    (CommitPart::Effect(0), Reject::EffectStale(Some(lease.epoch)))
 }
 
 /// A shell that leaves a question out is a fault of ours.

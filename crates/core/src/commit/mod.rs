@@ -78,7 +78,11 @@ impl Committing<'_> {
     fn handle_check(&mut self, ticket: Ticket, commit: &Commit, out: &mut Output) {
         let mut after = Aftermath::default();
         let before = self.done_before((0, commit), &mut after).transpose();
-        let result = before.unwrap_or_else(|| self.check_commit(commit).map(|_| Committed::default()));
+        let checked = || {
+            let plan = self.check_commit(commit)?;
+            Ok(Committed { ends: !plan.finishes.is_empty(), ..Committed::default() })
+        };
+        let result = before.unwrap_or_else(checked);
         self.answer(ticket, result, &after.away, out);
     }
 
@@ -164,14 +168,14 @@ impl Committing<'_> {
         if let Some(author) = plan.author {
             self.turn.note_reads(author.topic, author.offset, &commit.reads, out);
         }
-        self.turn.raise_expected(&commit.tenant, &commit.expect, 0, out);
+        self.turn.raise_expected(&commit.tenant, &commit.expect, out);
         after.wait_for(place, &away);
         let done = Results { done: Committed { stored, outputs, ..Committed::default() }, away };
         if let Some(name) = commit.name {
             self.turn.remember_commit(name, commit.request, &done, out);
         }
         let kept = self.turn.kept_locations(commit, &done.done.outputs);
-        Ok(Committed { kept, ..done.done })
+        Ok(Committed { kept, ends: !plan.finishes.is_empty(), ..done.done })
     }
 
     /// Stores messages that were found good, and sends those that go to other shards. Returns where each lies or will

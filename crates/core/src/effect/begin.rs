@@ -14,7 +14,7 @@ use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::{Answer, Output};
-use crate::words::effect::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Urge};
+use crate::words::effect::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Prospect, Urge};
 use crate::words::id::{Ticket, Time};
 use crate::words::input::{INPUT_ITEMS_MAX, LEASE_WAIT_MS_MAX};
 use crate::words::receipt::Receipt;
@@ -113,14 +113,8 @@ impl EffectDesk {
         out: &mut Output,
     ) -> Result<Start, Reject> {
         turn.may_ask(ask)?;
-        let known = turn.journal.state.effects.find(&ask.identity);
+        let (known, decided) = turn.decide_begin(ask)?;
         let known = known.as_ref().map(|(number, effect)| (*number, effect));
-        let standing = known.map(|(_, effect)| turn.effect_standing(effect));
-        if ask.urge == Urge::Reacquire && standing.is_none_or(|standing| standing.is_over()) {
-            return Err(Reject::EffectUnknown);
-        }
-        let asked = known.map_or_else(|| asked_of(None, ask), |(_, effect)| asked_of(Some(effect), ask));
-        let decided = ledger::begin(standing.as_ref(), asked);
         let number = known.map_or(0, |(number, _)| number);
         match decided {
             Begun::Conflict => return Err(Reject::KeyReused),
@@ -144,6 +138,30 @@ impl EffectDesk {
 }
 
 impl Turn {
+    /// What is decided about an asker, and the record that it is about.
+    fn decide_begin(&self, ask: &BeginEffect) -> Result<(Option<(u64, Effect)>, Begun), Reject> {
+        let known = self.journal.state.effects.find(&ask.identity);
+        let effect = known.as_ref().map(|(_, effect)| effect);
+        let standing = effect.map(|effect| self.effect_standing(effect));
+        if ask.urge == Urge::Reacquire && standing.is_none_or(|standing| standing.is_over()) {
+            return Err(Reject::EffectUnknown);
+        }
+        let decided = ledger::begin(standing.as_ref(), asked_of(effect, ask));
+        Ok((known, decided))
+    }
+
+    /// What an asker would be told now. Where its delivery or the entities are in another shard, that shard is asked
+    /// before a lease is given, and for nobody who is only told how the effect stands.
+    pub(crate) fn prospect_of(&self, ask: &BeginEffect) -> Prospect {
+        match self.decide_begin(ask) {
+            Ok((_, Begun::First)) => Prospect::LeaseIfExpected,
+            Ok((Some((_, effect)), Begun::TakeOver { .. })) if !effect.raised => Prospect::LeaseIfExpected,
+            Ok((_, Begun::TakeOver { .. })) => Prospect::Lease,
+            Ok((_, Begun::Again)) => Prospect::SameLease,
+            _ => Prospect::NoLease,
+        }
+    }
+
     /// Does what was decided about a record that exists, and says so. `None` if there is no such record.
     pub(crate) fn tell(
         &mut self,
@@ -161,7 +179,7 @@ impl Turn {
                 self.timers.cancel(before, Due::EffectLapse(number));
                 self.journal.emit(Haste::Urgent, out, &Fact::Effect(EffectFact::Taken { number, lent }));
                 if !raised {
-                    self.raise_expected(&ask.whose, &ask.expect, number, out);
+                    self.raise_for_effect(ask, number, out);
                 }
                 self.watch_lease(number, &lent)
             }
@@ -215,7 +233,7 @@ impl Turn {
             bytes: &ask.about.bytes,
         });
         self.journal.emit(Haste::Urgent, out, &Fact::Effect(fact));
-        self.raise_expected(&ask.whose, &ask.expect, number, out);
+        self.raise_for_effect(ask, number, out);
         if is_in_run && let Some(effect) = self.journal.state.effects.get(number) {
             self.watch_run(effect.run);
         }

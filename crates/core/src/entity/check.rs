@@ -8,6 +8,7 @@ use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::Output;
+use crate::words::effect::BeginEffect;
 use crate::words::entity::{EXPECTED_MAX, Expected};
 use crate::words::reject::Reject;
 use crate::words::route::validate_name;
@@ -58,18 +59,22 @@ impl Turn {
         Ok(())
     }
 
-    /// Raises entities that have the versions that are expected; `effect` is the record that was begun on that
-    /// condition, zero for a commit.
-    pub(crate) fn raise_expected(
-        &mut self,
-        tenant: &str,
-        expect: &[Expected],
-        effect: u64,
-        out: &mut Output,
-    ) {
-        if expect.is_empty() {
-            return;
+    /// Notes that what an effect expected was met, and raises those of the entities that are here.
+    pub(crate) fn raise_for_effect(&mut self, ask: &BeginEffect, effect: u64, out: &mut Output) {
+        if ask.raised || !ask.expect.is_empty() {
+            self.raise(&ask.whose, &ask.expect, effect, out);
         }
+    }
+
+    /// Raises entities that have the versions that a commit expects.
+    pub(crate) fn raise_expected(&mut self, tenant: &str, expect: &[Expected], out: &mut Output) {
+        if !expect.is_empty() {
+            self.raise(tenant, expect, 0, out);
+        }
+    }
+
+    /// `effect` is the record that was begun on that condition, zero for a commit.
+    fn raise(&mut self, tenant: &str, expect: &[Expected], effect: u64, out: &mut Output) {
         let mut raised = Vec::new();
         for Expected { entity, version } in expect {
             put_raised(&mut raised, entity, version.saturating_add(1));

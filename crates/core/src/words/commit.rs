@@ -50,6 +50,8 @@ pub struct Commit {
 pub enum Vouched {
     /// A delivery, which is the newest of its message: what a later attempt has done is not undone.
     Delivery(OutputAuthor),
+    /// A delivery that its own shard looks at: no pointer is moved in its name.
+    Fence,
     /// The lease of an effect, which has ended it.
     Effect,
 }
@@ -59,7 +61,7 @@ impl Vouched {
     pub(crate) const fn author(self) -> Option<OutputAuthor> {
         match self {
             Self::Delivery(author) => Some(author),
-            Self::Effect => None,
+            Self::Fence | Self::Effect => None,
         }
     }
 }
@@ -83,6 +85,21 @@ pub enum CommitPart {
     Whole,
 }
 
+impl CommitPart {
+    /// Its place in the order in which the parts of a commit are looked at.
+    pub(crate) const fn turn(self) -> (u8, usize) {
+        match self {
+            Self::Ack(place) => (0, place),
+            Self::Fence(place) => (1, place),
+            Self::Effect(place) => (2, place),
+            Self::Whole => (3, 0),
+            Self::Expect(place) => (4, place),
+            Self::Produce(place) => (5, place),
+            Self::Output(place) => (6, place),
+        }
+    }
+}
+
 /// Why a commit cannot be done.
 pub type Refusal = (CommitPart, Reject);
 
@@ -100,6 +117,8 @@ pub struct Committed {
     pub outputs: Vec<OutputDone>,
     /// Where each output that was a duplicate lies, in their order: the first one stays.
     pub kept: Vec<Arc<str>>,
+    /// Whether an effect ended by it, or would: one that had not ended in just this way before. Not remembered.
+    pub ends: bool,
 }
 
 impl Commit {

@@ -60,6 +60,21 @@ pub struct BeginEffect {
     pub whose: String,
     /// Only if entities of its tenant have these versions, unless the record has raised entities before.
     pub expect: Vec<Expected>,
+    /// Another shard has the entities that something was expected of, and has raised them for this effect.
+    pub raised: bool,
+}
+
+/// What a begin would come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prospect {
+    /// It would be told how the effect stands, or wait for its holder, or be refused.
+    NoLease,
+    /// It would be given the lease that it has already.
+    SameLease,
+    /// It would be given a lease. What was expected of entities was met by an earlier one.
+    Lease,
+    /// It would be given a lease if the entities are as it expects.
+    LeaseIfExpected,
 }
 
 /// Names one lease of one effect, exactly.
@@ -193,6 +208,8 @@ pub struct EffectView {
     pub delivery: u32,
     /// Whether the holder of its newest lease gave it up before anything was sent.
     pub released: bool,
+    /// Whether entities were raised for it: nothing more is expected of any.
+    pub raised: bool,
     /// Who has or had the newest lease; may be empty.
     pub owner: Arc<str>,
     /// The run that it belongs to.

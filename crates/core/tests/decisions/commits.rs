@@ -87,6 +87,7 @@ fn everything_is_in_one_batch_and_the_answer_waits_for_it() {
         already: false,
         stored: vec![stored(topic, 1, 4, false), stored(topic, 0, 5, false)],
         outputs: vec![OutputDone::Replaced, OutputDone::Appended],
+        ends: true,
     };
     assert_eq!(rig.answer(ticket), Some(Answer::Committed(expected)));
     let facts = rig.facts_since(mark);
@@ -234,7 +235,7 @@ fn the_same_commit_again_has_the_same_answer_and_changes_nothing() {
         desk.rig.sync();
         let [first, second] = tickets.map(|ticket| desk.rig.answer(ticket).expect("durable"));
         let Answer::Committed(done) = first else { panic!("{first:?}") };
-        let again = Committed { already: true, ..done.clone() };
+        let again = Committed { already: true, ends: false, ..done.clone() };
         assert_eq!((done.already, second), (false, Answer::Committed(again.clone())));
         desk.rig.crash();
         let before = desk.rig.snapshot();

@@ -312,6 +312,103 @@ async fn an_effect_waits_for_an_entity_of_another_shard_once() {
 }
 
 #[tokio::test]
+async fn an_effect_on_a_condition_stays_tied_to_its_delivery() {
+    let broker = start(several());
+    let topics = one_in_each(&broker).await;
+    let there = one_leased(&broker, &topics[3], "m").await;
+    let expect = vec![Expected { entity: "order-1".into(), version: 0 }];
+    let call = EffectCall { delivery: Some(there.receipt), expect, ..effect("ship", "order-1") };
+    let lease = begin(&broker, &call).await;
+    let failed = Verdict::Nack { delay_ms: Some(0), dead: false, error: "the worker was overtaken".into() };
+    broker.settle(vec![Settlement { receipt: there.receipt, verdict: failed }]).await.unwrap();
+    assert_eq!(leased(&broker, &topics[3]).await.len(), 1);
+    // Another worker has the message, and with it the say about the effect.
+    let late = broker.finish_effect(lease.receipt, &paid()).await.unwrap_err();
+    assert_eq!(late, Failure::Reject(Reject::EffectFenced));
+}
+
+#[tokio::test]
+async fn an_effect_that_is_taken_on_is_held_to_its_first_condition() {
+    let broker = start(several());
+    let topics = one_in_each(&broker).await;
+    let there = one_leased(&broker, &topics[3], "m").await;
+    let version = async || broker.entity(Named::of("", "order-1")).await.map_or(0, |entity| entity.version);
+    let free = EffectCall { delivery: Some(there.receipt), ..effect("ship", "order-1") };
+    let on =
+        |version| EffectCall { expect: vec![Expected { entity: "order-1".into(), version }], ..free.clone() };
+    let lease = begin(&broker, &free).await;
+    assert_eq!(shard_of_effect(&lease), ShardId(3));
+    // Who is only told how it stands raises nothing.
+    assert!(matches!(broker.begin_effect(&on(0)).await.unwrap(), Begun::Running { .. }));
+    assert_eq!(version().await, 0);
+    broker.release_effect(lease.receipt, false).await.unwrap();
+    let refused = broker.begin_effect(&on(7)).await.unwrap_err();
+    assert_eq!(refused, Failure::Entity { entity: "order-1".into(), version: 0 });
+    let lease = begin(&broker, &on(0)).await;
+    assert_eq!(version().await, 1);
+    // From then on the record remembers it, whatever is expected.
+    broker.release_effect(lease.receipt, false).await.unwrap();
+    let lease = begin(&broker, &on(1)).await;
+    assert_eq!(version().await, 1);
+    // One that waits is held to it when it is its turn.
+    let waits =
+        EffectCall { wait_ms: 20_000, about: About { key: "b".into(), ..free.about.clone() }, ..on(9) };
+    let first = begin(&broker, &EffectCall { about: waits.about.clone(), ..free.clone() }).await;
+    let (waited, released) = tokio::join!(broker.begin_effect(&waits), async {
+        until("one waits", async || broker.tally().await.unwrap().effects.waiting == 1).await;
+        broker.release_effect(first.receipt, false).await
+    });
+    released.unwrap();
+    assert_eq!(waited.unwrap_err(), Failure::Entity { entity: "order-1".into(), version: 1 });
+    let again = begin(&broker, &EffectCall { about: waits.about.clone(), ..free.clone() }).await;
+    assert!(again.receipt.epoch > first.receipt.epoch, "what was refused is nobody's");
+    broker.finish_effect(lease.receipt, &paid()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_takes_an_effect_that_has_ended_in_just_this_way() {
+    let broker = start(several());
+    let topics = one_in_each(&broker).await;
+    let work = one_leased(&broker, &topics[1], "work").await;
+    for (home, scope) in [(0, "charge"), (2, "mail")] {
+        let there = one_leased(&broker, &topics[home], "m").await;
+        let call = EffectCall { delivery: Some(there.receipt), ..effect(scope, "1") };
+        let lease = begin(&broker, &call).await;
+        broker.finish_effect(lease.receipt, &paid()).await.unwrap();
+        // What goes to the shard of the effect besides is done in the name of the delivery.
+        let commit = CommitCall {
+            fences: vec![work.receipt],
+            effects: vec![(lease.receipt, paid())],
+            messages: vec![follow_up(&topics[home], "far")],
+            expect: vec![Expected { entity: scope.into(), version: 0 }],
+            ..CommitCall::default()
+        };
+        assert_eq!(broker.commit(commit).await.unwrap().produced.len(), 1, "{scope}");
+        assert_eq!(broker.entity(Named::of("", scope)).await.unwrap().version, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_lease_whose_effect_has_ended_does_nothing_more_in_any_shard() {
+    let broker = start(several());
+    let topics = one_in_each(&broker).await;
+    let there = one_leased(&broker, &topics[2], "m").await;
+    let call = EffectCall { delivery: Some(there.receipt), ..effect("charge", "1") };
+    let lease = begin(&broker, &call).await;
+    let name = |name: &str| Some(Identity::of("", "commit", name));
+    let expect = |version| vec![Expected { entity: "order-1".into(), version }];
+    let end = |expect| CommitCall { effects: vec![(lease.receipt, paid())], expect, ..CommitCall::default() };
+    let first = CommitCall { name: name("first"), ..end(expect(0)) };
+    assert!(!broker.commit(first.clone()).await.unwrap().already);
+    assert!(broker.commit(first).await.unwrap().already);
+    let second = CommitCall { name: name("second"), ..end(expect(1)) };
+    let refused = broker.commit(second).await.unwrap_err();
+    let stale = Failure::Reject(Reject::EffectStale(Some(lease.receipt.epoch)));
+    assert_eq!(refused, Failure::Commit(CommitPart::Effect(0), Box::new(stale)));
+    assert_eq!(broker.entity(Named::of("", "order-1")).await.unwrap().version, 1);
+}
+
+#[tokio::test]
 async fn a_commit_reaches_into_other_shards() {
     let broker = start(several());
     let topics = one_in_each(&broker).await;
