@@ -115,7 +115,7 @@ impl Ledger {
         asked.call = Some(own_call(asked.call.as_deref(), asked.owner.as_deref()));
         asked.wait = asked.wait.min(WAIT_MAX);
         let until = started + asked.wait;
-        let mut pause = Pause::new(asked.call.as_deref());
+        let mut pause = None;
         let mut retries = 0;
         let own_call = asked.call.as_deref().filter(|_| is_own_call);
         let mut sent = Sent::new(self, &asked.identity, own_call, asked.owner.as_deref(), asked.terms.lease);
@@ -135,7 +135,8 @@ impl Ledger {
                         break Ok(Decision::InProgress { retry_after, epoch, attempt });
                     }
                     // The lease may end before the pause does, and then a caller may take over.
-                    sleep(pause.next().min(retry_after.max(PAUSE_FIRST)).min(left)).await;
+                    let next = pause.get_or_insert_with(|| Pause::new(asked.call.as_deref())).next();
+                    sleep(next.min(retry_after.max(PAUSE_FIRST)).min(left)).await;
                     asked.wait = until.saturating_duration_since(Instant::now());
                 }
                 other => break other,
@@ -315,7 +316,7 @@ impl Ledger {
         ask: impl Fn() -> Fut,
     ) -> Tried<T> {
         let until = Instant::now() + patience;
-        let mut pause = Pause::new(None);
+        let mut pause = None;
         let mut retries = 0;
         // What went wrong before says more than that the time is over.
         let mut before = None;
@@ -327,8 +328,11 @@ impl Ledger {
             let is_worth_it = result.as_ref().is_err_and(|error| {
                 error.is_transient() && !matches!(error, LedgerError::TimedOut(_) | LedgerError::Full(_))
             });
-            let next = pause.next();
-            if !is_worth_it || retries >= self.inner.settings.retries_max || Instant::now() + next >= until {
+            if !is_worth_it || retries >= self.inner.settings.retries_max {
+                return Tried { result, retries };
+            }
+            let next = pause.get_or_insert_with(|| Pause::new(None)).next();
+            if Instant::now() + next >= until {
                 return Tried { result, retries };
             }
             before = result.err();
@@ -350,6 +354,11 @@ impl Ledger {
     }
 }
 
+/// What the name of a call is made of.
+const CALL_ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/// As many as 128 bits need: it is written down with every request.
+const CALL_CHARACTERS: usize = 22;
+
 /// A name for a call that no other call has.
 pub(crate) fn new_call() -> String {
     let mut bytes = [0; 16];
@@ -359,7 +368,13 @@ pub(crate) fn new_call() -> String {
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         bytes = nanos.map_or(0, |time| time.as_nanos()).to_le_bytes();
     }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut number = u128::from_le_bytes(bytes);
+    let mut name = String::with_capacity(CALL_CHARACTERS);
+    for _ in 0..CALL_CHARACTERS {
+        name.push(char::from(CALL_ALPHABET[(number % 64) as usize]));
+        number /= 64;
+    }
+    name
 }
 
 /// Pauses that double, each up to a quarter shorter, so that callers that wait for the same thing spread out.

@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(own_call(Some("charge"), Some("worker-1")), "charge");
         let names = [None, Some("charge"), Some("charge")].map(|given| own_call(given, None));
         assert!(names[1].starts_with("charge#") && names[1] != names[2], "{names:?}");
-        assert_eq!(names[0].len(), 32);
+        assert_eq!(names[0].len(), 22);
         let long = "ü".repeat(127);
         assert!(own_call(Some(&long), None).len() <= NOTE_BYTES_MAX);
     }

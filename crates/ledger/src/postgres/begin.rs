@@ -3,15 +3,21 @@
 use driftq_rules::{self as rules, Begun, Status};
 use tokio_postgres::types::Type;
 
+use super::composite::Told;
 use super::link::Link;
-use super::row::StoredRow;
+use super::row::{StoredRow, at};
 use super::{PostgresStore, ROUNDS_MAX};
 use crate::asker::Asker;
 use crate::moment::micros;
-use crate::{Begin, Decision, Identity, Kept, LedgerError, Reacquire, RequestHash, words};
+use crate::{
+    Begin, Decision, Identity, Kept, Lease, LedgerError, Moment, Proof, Reacquire, RequestHash, words,
+};
 
 /// Whatever is there, and if nothing is, a new record.
-pub(super) const BEGIN: &str = "SELECT {begin}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+pub(super) const BEGIN: &str = "SELECT {begin_3}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+
+/// The same, where the steps since the fourth were not taken.
+pub(super) const BEGIN_BEFORE: &str = "SELECT {begin}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
 /// Whatever is there.
 pub(super) const READ: &str = "SELECT {columns}, response_headers::text AS headers, response_payload FROM {table} WHERE principal = $1 AND grpc_method = $2 AND idempotency_key = $3";
@@ -55,6 +61,14 @@ pub(super) fn give_up() -> String {
     format!("UPDATE {{table}} SET status = 'UNKNOWN', updated_at = moment {UNCHANGED} {RETURNED}")
 }
 
+/// What the function that begins has told.
+enum Opened {
+    /// There was none, and a record was made.
+    Made(Lease),
+    /// One is there.
+    There(Box<StoredRow>),
+}
+
 /// What a record that was read comes to.
 enum Turn {
     Told(Decision),
@@ -68,15 +82,19 @@ impl PostgresStore {
         link: &mut Link<'_>,
         asked: &Begin,
     ) -> Result<(Decision, Option<Kept>), LedgerError> {
-        // The call's name tells a record that was just made from one that was there.
+        // Only a record of the original form has no call that made it.
         let made_up = asked.call.is_none().then(crate::ledger::new_call);
         let call = asked.call.as_deref().or(made_up.as_deref());
         let asker = Asker { call, ..Asker::from(asked) };
         for _ in 0..ROUNDS_MAX {
             // Nothing: another caller's record was there and is gone. It cannot be told from one that was never there.
-            let Some(held) = self.open(link, &asked.hash, &asker).await? else { continue };
+            let held = match self.open(link, &asked.hash, &asker).await? {
+                Some(Opened::Made(lease)) => return Ok((Decision::Execute(lease), None)),
+                Some(Opened::There(held)) => held,
+                None => continue,
+            };
             let kept = held.kept();
-            if let Turn::Told(decision) = self.answer(link, held, &asker).await? {
+            if let Turn::Told(decision) = self.answer(link, *held, &asker).await? {
                 let kept = kept.filter(|_| matches!(decision, Decision::Replay(_)));
                 return Ok((decision, kept));
             }
@@ -122,7 +140,7 @@ impl PostgresStore {
         link: &mut Link<'_>,
         hash: &RequestHash,
         asker: &Asker<'_>,
-    ) -> Result<Option<StoredRow>, LedgerError> {
+    ) -> Result<Option<Opened>, LedgerError> {
         let Asker { identity, terms, call, owner, .. } = asker;
         let parameters = [
             (&identity.principal() as _, Type::TEXT),
@@ -137,8 +155,17 @@ impl PostgresStore {
             (owner as _, Type::TEXT),
             (call as _, Type::TEXT),
         ];
-        let row = link.call(&self.inner.sql.begin, &parameters).await?;
-        row.as_ref().map_or(Ok(None), |row| StoredRow::read_begun(identity, row))
+        let answer = link.call(&self.inner.sql.begin, &parameters).await?;
+        let told = answer.as_ref().map_or(Ok(None), |row| at::<Option<Told>>(row, 0))?;
+        match told {
+            None | Some(Told::Nothing) => Ok(None),
+            Some(Told::Made(record, asked_at)) => {
+                Ok(Some(Opened::Made(first_lease(asker, record, asked_at))))
+            }
+            Some(Told::There(row)) => {
+                Ok(StoredRow::read_begun(identity, &row)?.map(|held| Opened::There(Box::new(held))))
+            }
+        }
     }
 
     /// Asks the rules about a record that was read, and does what they say.
@@ -249,6 +276,19 @@ impl PostgresStore {
 
 fn unknown(held: &StoredRow) -> Decision {
     Decision::Unknown { epoch: held.epoch, attempt: held.attempts, since: held.updated_at }
+}
+
+/// The lease of a record that was made just now.
+fn first_lease(asker: &Asker<'_>, record: i64, asked_at: Moment) -> Lease {
+    Lease {
+        identity: asker.identity.clone(),
+        epoch: 1,
+        attempt: 1,
+        expires_at: asked_at.after(asker.terms.lease),
+        lasts: asker.terms.lease,
+        ttl: asker.terms.ttl,
+        proof: Proof::Record(record),
+    }
 }
 
 fn version(hash: &RequestHash) -> i16 {

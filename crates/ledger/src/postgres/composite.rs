@@ -6,7 +6,8 @@
 use bytes::Bytes;
 use tokio_postgres::types::{FromSql, Type, accepts};
 
-use crate::LedgerError;
+use super::row::Stamp;
+use crate::{LedgerError, Moment};
 
 /// The fields of a row, in order.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,6 +24,41 @@ impl<'a> FromSql<'a> for Composite {
     }
 
     accepts!(RECORD);
+}
+
+/// What the two calls of every request are told, in bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// No record is there.
+    Nothing,
+    /// A record was made: its number, and when, by the database's clock.
+    Made(i64, Moment),
+    /// A record is there.
+    There(Composite),
+}
+
+/// A number and a time.
+const MADE_BYTES: usize = 16;
+
+impl<'a> FromSql<'a> for Told {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        if *kind == Type::RECORD {
+            return Composite::from_sql(kind, raw).map(Self::There);
+        }
+        if raw.is_empty() {
+            return Ok(Self::Nothing);
+        }
+        match raw.split_first_chunk() {
+            Some((record, at)) if raw.len() == MADE_BYTES => {
+                let at = Stamp::from_sql(&Type::TIMESTAMPTZ, at)?;
+                Ok(Self::Made(i64::from_be_bytes(*record), at.0))
+            }
+            _ => Composite::from_sql(&Type::RECORD, raw).map(Self::There),
+        }
+    }
+
+    // The function of an older step answers a row.
+    accepts!(BYTEA, RECORD);
 }
 
 /// How many there are, and for each its type, its length (-1 for none) and its bytes.
@@ -99,6 +135,18 @@ mod tests {
             assert!(row.get::<&str>(at, &Type::TEXT).unwrap_err().to_string().contains(error));
         }
         assert!(row.get::<i64>(0, &Type::INT8).is_err(), "four bytes are no long number");
+    }
+
+    #[test]
+    fn a_record_that_was_made_is_told_from_one_that_is_there() {
+        let told = |raw: &[u8]| Told::from_sql(&Type::BYTEA, raw).unwrap();
+        assert_eq!(told(&[]), Told::Nothing);
+        let made: Vec<u8> = [7_i64.to_be_bytes(), 1_i64.to_be_bytes()].concat();
+        assert_eq!(told(&made), Told::Made(7, Moment::from_micros(946_684_800_000_001)));
+        let row = raw(&[Some(b"text"), None]);
+        assert!(matches!(told(&row), Told::There(_)) && row.len() > MADE_BYTES);
+        assert!(matches!(Told::from_sql(&Type::RECORD, &row).unwrap(), Told::There(_)));
+        assert!(Told::from_sql(&Type::BYTEA, &made[..15]).is_err());
     }
 
     #[test]

@@ -6,14 +6,14 @@ use driftq_rules::{self as rules, OnLapse, Released, Resolved, Standing, Status}
 use tokio_postgres::types::Type;
 
 use super::begin::{RETURNED, busy, integer};
-use super::composite::Composite;
+use super::composite::Told;
 use super::link::Link;
 use super::row::{StoredRow, at, status_of};
 use super::{PostgresStore, ROUNDS_MAX};
 use crate::moment::micros;
 use crate::{Ending, Finished, Lease, LedgerError, Lost, Moment, Proof, Resolve, words};
 
-pub(super) const FINISH: &str = "SELECT {finish_3}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+pub(super) const FINISH: &str = "SELECT {finish_4}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
 
 /// Never to an earlier time. What was written off as unknown is in progress again: its holder is there.
 const RENEW: &str = "UPDATE {table} SET status = 'IN_PROGRESS', \
@@ -108,16 +108,16 @@ impl PostgresStore {
         ];
         let row = link.call(&self.inner.sql.finish, &parameters).await?;
         let row = row.ok_or_else(|| LedgerError::Corrupt("a finish without an answer".to_owned()))?;
-        let row: Composite = at(&row, 0)?;
-        if row.get(0, &Type::BOOL)? {
-            return Ok(None);
-        }
-        let Some(record) = row.get(1, &Type::INT8)? else { return Ok(Some(None)) };
+        let row = match at::<Option<Told>>(&row, 0)? {
+            None => return Ok(None),
+            Some(Told::There(row)) => row,
+            Some(Told::Nothing | Told::Made(..)) => return Ok(Some(None)),
+        };
         Ok(Some(Some(There {
-            record,
-            epoch: u32::try_from(row.get::<i32>(2, &Type::INT4)?).unwrap_or(0),
-            status: status_of(row.get(3, &Type::TEXT)?, &lease.identity)?,
-            same: row.get::<Option<bool>>(4, &Type::BOOL)?.unwrap_or(false),
+            record: row.get(0, &Type::INT8)?,
+            epoch: u32::try_from(row.get::<i32>(1, &Type::INT4)?).unwrap_or(0),
+            status: status_of(row.get(2, &Type::TEXT)?, &lease.identity)?,
+            same: row.get::<Option<bool>>(3, &Type::BOOL)?.unwrap_or(false),
         })))
     }
 

@@ -112,7 +112,7 @@ impl PostgresStore {
     /// On a pool of the service's own.
     pub fn new(pool: Pool) -> Result<Self, LedgerError> {
         let names = Names::new(TABLE_DEFAULT)?;
-        let inner = Arc::new(Inner::new(names, Statements::default()));
+        let inner = Arc::new(Inner::new(names, Statements::default(), migrate::NEWEST));
         Ok(Self {
             pool,
             inner,
@@ -127,7 +127,7 @@ impl PostgresStore {
 
     /// With another table: `name` or `schema.name`.
     pub fn table(mut self, table: &str) -> Result<Self, LedgerError> {
-        self.inner = Arc::new(Inner::new(Names::new(table)?, self.inner.statements));
+        self.inner = Arc::new(Inner::new(Names::new(table)?, self.inner.statements, self.newest));
         Ok(self)
     }
 
@@ -136,16 +136,17 @@ impl PostgresStore {
     #[doc(hidden)]
     pub fn clock(mut self, function: &str) -> Result<Self, LedgerError> {
         let names = self.inner.names.clone().with_clock(function)?;
-        self.inner = Arc::new(Inner::new(names, self.inner.statements));
+        self.inner = Arc::new(Inner::new(names, self.inner.statements, self.newest));
         Ok(self)
     }
 
     /// Migrates as a release does that knows no step after this one, so that tests can deploy such a release beside this
-    /// one and go back to it. Its other calls stay those of this release.
+    /// one and go back to it. Its begin goes by the function of such a release; its other calls stay those of this one.
     #[doc(hidden)]
     #[must_use]
-    pub const fn migrating_to(mut self, newest: i32) -> Self {
+    pub fn migrating_to(mut self, newest: i32) -> Self {
         self.newest = newest;
+        self.inner = Arc::new(Inner::new(self.inner.names.clone(), self.inner.statements, newest));
         self
     }
 
@@ -185,7 +186,7 @@ impl PostgresStore {
     /// With another way to send statements.
     #[must_use]
     pub fn statements(mut self, statements: Statements) -> Self {
-        self.inner = Arc::new(Inner::new(self.inner.names.clone(), statements));
+        self.inner = Arc::new(Inner::new(self.inner.names.clone(), statements, self.newest));
         self
     }
 
@@ -214,9 +215,10 @@ impl PostgresStore {
 }
 
 impl Inner {
-    fn new(names: Names, statements: Statements) -> Self {
+    fn new(names: Names, statements: Statements, newest: i32) -> Self {
+        let has_calls = newest >= migrate::STEP_OF_CALLS;
         let sql = Sql {
-            begin: names.fill(begin::BEGIN),
+            begin: names.fill(if has_calls { begin::BEGIN } else { begin::BEGIN_BEFORE }),
             read: names.fill(begin::READ),
             finish: names.fill(finish::FINISH),
             take_over: names.fill(&begin::take_over()),

@@ -120,9 +120,8 @@ impl StoredRow {
         }))
     }
 
-    /// From the answer of the function that begins; `None` if there is nothing.
-    pub(super) fn read_begun(identity: &Identity, row: &Row) -> Result<Option<Self>, LedgerError> {
-        let row: Composite = at(row, 0)?;
+    /// From what the function that begins has found; `None` if there is nothing.
+    pub(super) fn read_begun(identity: &Identity, row: &Composite) -> Result<Option<Self>, LedgerError> {
         let Some(status) = row.get::<Option<&str>>(2, &Type::TEXT)? else { return Ok(None) };
         let integer = |at| row.get::<Option<i32>>(at, &Type::INT4);
         let moment = |at| {

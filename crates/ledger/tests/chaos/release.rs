@@ -2,7 +2,8 @@
 //!
 //! The older one is not an old build of this crate: it is this one, held to what a release that knows the fourth step does
 //! in the places where the two differ. It migrates to that step, it writes endings by that step's function, and it sweeps
-//! by status, without the books that the fifth step keeps. Begin, renew and resolve send the same statements in both.
+//! by status, without the books that the fifth step keeps. It begins by that step's function, too. Renew and resolve send the
+//! same statements in both.
 
 use std::time::Duration;
 

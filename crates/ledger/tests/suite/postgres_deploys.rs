@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{BRIEF, Bed, ask, identity, lease};
 use driftq_ledger::postgres::{PostgresStore, Statements};
-use driftq_ledger::{Decision, Ending, Finished, Ledger, LedgerError, OnLapse, Response, Terms};
+use driftq_ledger::{Decision, Ending, Finished, Ledger, LedgerError, OnLapse, Proof, Response, Terms};
 
 fn done() -> Ending {
     Ending::succeeded(Response::new("paid").code(200))
@@ -125,4 +125,42 @@ async fn a_release_goes_back_to_as_far_as_the_steps_allow() {
         "2",
         "nothing was done"
     );
+}
+
+/// A release that knows the fifth step and no later one calls these functions: what they do and what is noted stays, on
+/// records of either release.
+#[tokio::test]
+async fn a_release_of_the_step_before_begins_and_finishes_beside_this_one() {
+    let bed = Bed::new().await;
+    let begin = |key: &str| {
+        bed.psql(&format!(
+            "SELECT there_record, there_status, there_epoch, there_call FROM {{table}}_begin_2('ann', '/pay.Pay/Charge', \
+             '{key}', '{}', {}::smallint, 3600000000, 3600000000, 'hold', NULL, 'old', 'c')",
+            ask(key).hash.digest(),
+            ask(key).hash.version()
+        ))
+    };
+    let finish = |key: &str, record: i64, epoch: u32, error: &str| {
+        bed.psql(&format!(
+            "SELECT done, there_epoch, there_same FROM {{table}}_finish_3('ann', '/pay.Pay/Charge', '{key}', {record}, \
+             {epoch}, 'IN_PROGRESS', 'FAILED_FINAL', 402, NULL, NULL, '{error}', '\\x00')"
+        ))
+    };
+    // Begun by the older one, seen and ended by this one.
+    assert_eq!(begin("old"), "1|IN_PROGRESS|1|c");
+    let told = bed.ledger.begin(ask("old")).await.unwrap();
+    assert!(matches!(told, Decision::InProgress { epoch: 1, .. }), "{told:?}");
+    // Begun by this one, ended by the older one, which is held to the epoch.
+    let held = lease(&bed.ledger, ask("new")).await;
+    let Proof::Record(record) = held.proof else { panic!("{held:?}") };
+    assert!(begin("new").starts_with(&format!("{record}|IN_PROGRESS|1|")));
+    assert_eq!(finish("new", record, 2, "declined"), "f|1|f");
+    assert_eq!(finish("new", record, 1, "declined"), "t||");
+    assert_eq!(finish("new", record, 1, "declined"), "f|1|t");
+    assert!(matches!(bed.ledger.begin(ask("new")).await.unwrap(), Decision::Replay(_)));
+    // What just begins and ends is no news; what is changed by a hand is.
+    assert_eq!(bed.psql("SELECT count(*) FROM {table}_audit"), "0");
+    bed.psql("UPDATE {table} SET status = 'SUCCEEDED' WHERE idempotency_key = 'new'");
+    let noted = "SELECT event, from_status, to_status, epoch, why FROM {table}_audit";
+    assert_eq!(bed.psql(noted), "ENDED|FAILED_FINAL|SUCCEEDED|1|declined");
 }

@@ -251,7 +251,7 @@ async fn a_replay_is_one_indexed_read() {
     };
     // The statements of the store, on this very connection, whose counts we can ask for.
     let begin = format!(
-        "SELECT {}_begin_2('ann', '/pay.Pay/Charge', 'k', 'h', 1::smallint, 1, 1, 'hold', NULL, NULL, 'c')",
+        "SELECT {}_begin_3('ann', '/pay.Pay/Charge', 'k', 'h', 1::smallint, 1, 1, 'hold', NULL, NULL, 'c')",
         bed.table()
     );
     client.query(&begin, &[]).await.unwrap();

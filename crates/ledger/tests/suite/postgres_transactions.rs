@@ -2,7 +2,9 @@
 
 use crate::support::{BRIEF, Bed, ask, identity, lease};
 use driftq_ledger::postgres::Statements;
-use driftq_ledger::{Decision, Ending, Finished, LedgerError, OnLapse, Response, Settings, Status, Terms};
+use driftq_ledger::{
+    Decision, Ending, Finished, Ledger, LedgerError, OnLapse, Response, Settings, Status, Terms,
+};
 
 fn done() -> Ending {
     Ending::succeeded(Response::new("paid").code(200))
@@ -99,6 +101,33 @@ async fn a_take_over_waits_for_a_commit_under_way_and_replays_it() {
     assert_eq!(charges(&bed), "1");
 }
 
+/// The outcome is written in a transaction that goes on for a while: a duplicate is told at once that somebody is at it,
+/// and waits for nobody inside the database.
+#[tokio::test]
+async fn a_duplicate_does_not_wait_for_a_commit_under_way() {
+    let bed = with_charges().await;
+    for (key, statements) in [("unnamed", Statements::Unnamed), ("prepared", Statements::Prepared)] {
+        let second = Ledger::new(bed.store.clone().statements(statements));
+        let held = lease(&bed.ledger, ask(key)).await;
+        let mut client = bed.store.pool().get().await.unwrap();
+        let transaction = client.transaction().await.unwrap();
+        transaction.batch_execute(&charge(&bed)).await.unwrap();
+        bed.store.finish_tx(&transaction, &held, &done()).await.unwrap();
+        let mut other = bed.store.pool().get().await.unwrap();
+        let others = other.transaction().await.unwrap();
+        // One that waited would wait for ever: only this test commits.
+        for _ in 0..4 {
+            let told = second.begin(ask(key)).await.unwrap();
+            assert!(matches!(told, Decision::InProgress { epoch: 1, .. }), "{told:?}");
+            let told = bed.store.begin_tx(&others, &ask(key)).await.unwrap();
+            assert!(matches!(told, Decision::InProgress { epoch: 1, .. }), "{told:?}");
+        }
+        others.rollback().await.unwrap();
+        transaction.commit().await.unwrap();
+        assert!(matches!(second.begin(ask(key)).await.unwrap(), Decision::Replay(_)));
+    }
+}
+
 /// The holder renews in the very moment in which somebody has seen that its lease is over: the renewal counts.
 #[tokio::test]
 async fn a_renewal_under_way_keeps_a_take_over_off() {
@@ -176,7 +205,7 @@ async fn serialization_failures_are_retried() {
         if bed.postgres.url().contains('?') { url.replacen('?', "&", 2).replacen('&', "?", 1) } else { url };
     let store = driftq_ledger::postgres::PostgresStore::connect(&url).unwrap();
     let store = store.table(&bed.table()).unwrap().statements(Statements::Prepared);
-    let ledger = driftq_ledger::Ledger::new(store);
+    let ledger = Ledger::new(store);
     let mut tasks = Vec::new();
     for _ in 0..32 {
         let ledger = ledger.clone();
