@@ -1,5 +1,6 @@
 //! Decisions of the core, looked at from outside. One program for all of them: what they share is built once.
 
+mod across;
 mod audit;
 mod bounds;
 mod commit_limits;
