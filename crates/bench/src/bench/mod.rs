@@ -106,7 +106,7 @@ Examples:
   driftq bench --dir /mnt/fast     # measure that disk
   driftq bench ledger --postgres postgres://me@127.0.0.1/test   # in a schema of its own
   driftq bench log --postgres postgres://me@127.0.0.1/test      # in two schemas of its own
-  driftq bench log --nats 'nats://127.0.0.1:4222/x?monitor=http://127.0.0.1:8222'   # in streams of its own
+  driftq bench log --nats 'nats://127.0.0.1:4222/x?monitor=http://127.0.0.1:8222'
   driftq bench sink --postgres postgres://me@127.0.0.1/test     # in schemas of its own
   driftq bench deliveries --rounds 9 -o json | jq '.figures[].ratio'
   driftq bench ledger --postgres … --connections 1,16 --retained 10000000  # gigabytes"
