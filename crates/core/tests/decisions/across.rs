@@ -91,9 +91,9 @@ fn the_refusal_is_told_that_one_shard_would_have_come_upon_first() {
     let (entity, sealed) = (Reject::EntityDiffers { place: 0, version: 9 }, Reject::VersionSealed);
     let effect = (CommitPart::Effect(0), Reject::EffectUnknown);
     for (own, other, told) in [
-        (refused(CommitPart::Expect(0), entity.clone()), said(true), (CommitPart::Expect(0), entity.clone())),
-        (refused(CommitPart::Expect(0), entity), refused(effect.0, effect.1.clone()), effect.clone()),
-        (refused(CommitPart::Output(0), sealed), refused(effect.0, effect.1.clone()), effect),
+        (refused(CommitPart::Expect(0), entity), said(true), (CommitPart::Expect(0), entity)),
+        (refused(CommitPart::Expect(0), entity), refused(effect.0, effect.1), effect),
+        (refused(CommitPart::Output(0), sealed), refused(effect.0, effect.1), effect),
     ] {
         let mut across = checking(resting_on(&[THERE]), &[HOME, THERE]);
         assert_eq!(across.next(vec![own, other]), Next::Done(Err(told)));
@@ -101,7 +101,7 @@ fn the_refusal_is_told_that_one_shard_would_have_come_upon_first() {
     // A shard that refuses has looked at its effects.
     let mut across = checking(resting_on(&[HOME, THERE]), &[HOME, THERE]);
     let full = (CommitPart::Whole, Reject::DiskFull);
-    assert_eq!(across.next(vec![refused(full.0, full.1.clone()), said(false)]), Next::Done(Err(full)));
+    assert_eq!(across.next(vec![refused(full.0, full.1), said(false)]), Next::Done(Err(full)));
 }
 
 #[test]
