@@ -64,7 +64,7 @@ impl Broker {
     }
 
     /// Raises the entities that an effect expects something of, in whose shard it does not live: once, however often it
-    /// is begun on that condition.
+    /// is begun on that condition, for as long as its record counts.
     pub(crate) async fn raise_for(&self, effect: Identity, call: &EffectCall<'_>) -> Result<(), Failure> {
         let versions: Vec<[u8; 8]> =
             call.expect.iter().map(|expected| expected.version.to_le_bytes()).collect();
@@ -74,6 +74,7 @@ impl Broker {
             [b"expected by an effect", &effect.0[..]].into_iter().chain(condition).collect();
         let raise = Commit {
             name: Some(Identity::of_parts(&parts)),
+            name_ttl_ms: call.ttl_ms.or_else(|| Some(self.settings().effect_ttl_ms_default)),
             tenant: call.about.tenant.to_string(),
             expect: call.expect.clone(),
             ..Commit::default()

@@ -247,6 +247,7 @@ impl Broker {
             reads: std::mem::take(&mut call.reads),
             tenant: std::mem::take(&mut call.tenant),
             expect: std::mem::take(&mut call.expect),
+            name_ttl_ms: None,
             vouched: None,
         };
         Ok((commit, topics))

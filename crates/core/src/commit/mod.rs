@@ -24,7 +24,7 @@ use crate::words::commit::{
     COMMIT_PARTS_PER_CALL_MAX, COMMITS_PER_CALL_MAX, Commit, CommitInput, CommitPart, Committed, Refusal,
 };
 use crate::words::draft::NewMessage;
-use crate::words::id::{GroupId, Identity, RequestHash, Ticket, Time};
+use crate::words::id::{GroupId, Identity, Ticket, Time};
 use crate::words::output::{NewOutput, OutputAuthor, OutputDone};
 use crate::words::receipt::Stored;
 use crate::words::reject::{Overload, Reject};
@@ -172,7 +172,7 @@ impl Committing<'_> {
         after.wait_for(place, &away);
         let done = Results { done: Committed { stored, outputs, ..Committed::default() }, away };
         if let Some(name) = commit.name {
-            self.turn.remember_commit(name, commit.request, &done, out);
+            self.turn.remember_commit(name, commit, &done, out);
         }
         let kept = self.turn.kept_locations(commit, &done.done.outputs);
         Ok(Committed { kept, ends: !plan.finishes.is_empty(), ..done.done })
@@ -260,10 +260,11 @@ impl Turn {
         located.collect()
     }
 
-    fn remember_commit(&mut self, name: Identity, request: RequestHash, results: &Results, out: &mut Output) {
-        let until = lifetime(self.now, self.settings.commit_ttl_ms);
+    fn remember_commit(&mut self, name: Identity, commit: &Commit, results: &Results, out: &mut Output) {
+        let ttl_ms = self.settings.commit_ttl_ms;
+        let until = lifetime(self.now, commit.name_ttl_ms.map_or(ttl_ms, |most| most.min(ttl_ms)));
         let results = results.encode();
-        let fact = CommitFact::Done { name, request, until, results: &results };
+        let fact = CommitFact::Done { name, request: commit.request, until, results: &results };
         self.journal.emit(Haste::Urgent, out, &Fact::Commit(fact));
         if self.journal.state.commits.len() as u64 > self.settings.commits_max {
             self.forget_commits(Time::NEVER, 1, out);

@@ -23,6 +23,8 @@ pub const COMMIT_PARTS_PER_CALL_MAX: usize = 10_000;
 pub struct Commit {
     /// Names the commit, so that asking again gives the same answer.
     pub name: Option<Identity>,
+    /// For how long its name is remembered at most; `None`: as the shard says.
+    pub name_ttl_ms: Option<u64>,
     /// What it asks for, so that its name is not used for something else.
     pub request: RequestHash,
     /// Deliveries whose work is done.
