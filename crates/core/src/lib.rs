@@ -79,8 +79,8 @@ pub use words::description::{
 };
 pub use words::draft::{NewLineage, NewMessage, Payload, Start};
 pub use words::effect::{
-    BeginEffect, EffectAnswer, EffectInput, EffectLease, EffectList, EffectPage, EffectPart, EffectReceipt,
-    EffectTally, EffectView, FinishEffect, Prospect, ResolveEffect, Urge,
+    Abroad, BeginEffect, EffectAnswer, EffectInput, EffectLease, EffectList, EffectPage, EffectPart,
+    EffectReceipt, EffectTally, EffectView, FinishEffect, ResolveEffect, Urge,
 };
 pub use words::entity::{EXPECTED_MAX, EntityList, EntityView, Expected};
 pub use words::id::{

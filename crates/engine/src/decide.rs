@@ -469,7 +469,6 @@ const fn takes_long(input: &Input) -> bool {
         | Query::Group(..)
         | Query::Payloads(_)
         | Query::Whereabouts(..)
-        | Query::Prospect(_)
         | Query::Commit(_)
         | Query::Entity(_)
         | Query::Tenant(_)

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use driftq_core::{
-    About, Answer, BeginEffect, Description, EffectAnswer, EffectInput, EffectLease, Identity, Input,
-    NewBlob, Prospect, Query, Reject, RequestHash, ShardId, Ticket,
+    About, Abroad, Answer, BeginEffect, EffectAnswer, EffectInput, EffectLease, Identity, Input, NewBlob,
+    Reject, RequestHash, ShardId, Ticket,
 };
 use tokio::sync::oneshot;
 
@@ -24,21 +25,23 @@ impl Broker {
     pub async fn begin_effect(&self, call: &EffectCall<'_>) -> Result<Begun, Failure> {
         let shard = self.effect_shard(call);
         if self.is_all_in(shard, call) {
-            self.begin_in(shard, call, false).await
+            match self.begin_in(shard, call, Abroad::Nothing).await? {
+                Said::Begun(begun) => Ok(begun),
+                free @ Said::Free { .. } => Err(unexpected(&free)),
+            }
         } else {
             Box::pin(self.begin_abroad(shard, call)).await
         }
     }
 
-    /// `raised`: what it expects something of lives in another shard, and has been raised there.
-    async fn begin_in(&self, shard: &Shared, call: &EffectCall<'_>, raised: bool) -> Result<Begun, Failure> {
+    async fn begin_in(&self, shard: &Shared, call: &EffectCall<'_>, abroad: Abroad) -> Result<Said, Failure> {
         for _ in 0..LOOKS_MAX {
             let named = |failure| match failure {
                 Failure::Reject(reject) => Failure::refused(reject, &call.expect),
                 other => other,
             };
-            match seen_begun(shard, ask_to_begin(shard, call, raised).await.map_err(named)?).await {
-                Ok(begun) => return Ok(begun),
+            match seen_begun(shard, ask_to_begin(shard, call, abroad).await.map_err(named)?).await {
+                Ok(said) => return Ok(said),
                 Err(Lost::Gone) => {}
                 Err(lost) => return Err(unreadable(lost)),
             }
@@ -58,64 +61,38 @@ impl Broker {
             && (call.expect.is_empty() || shard.id == HOME)
     }
 
-    /// Begins an effect whose delivery or whose entities are in another shard. They are looked at first. With a delivery
-    /// of another shard, the effect is then on loan for its own time, and remembered for its own time, whatever becomes of
-    /// the delivery.
+    /// Begins an effect whose delivery or whose entities are in another shard. That shard is asked when a lease could be
+    /// given, and before it is: a crash in between would leave the lease with nobody. With a delivery of another shard, the
+    /// effect is then on loan for its own time, and remembered for its own time, whatever becomes of the delivery.
     async fn begin_abroad(&self, shard: &Shared, call: &EffectCall<'_>) -> Result<Begun, Failure> {
         let identity = Identity::of(&call.about.tenant, &call.about.scope, &call.about.key);
-        let prospect = self.prospect(shard, call).await?;
-        // Before the lease is given: a crash in between would leave it with nobody.
-        let grants = matches!(prospect, Prospect::Lease | Prospect::LeaseIfExpected);
-        if let Some(receipt) = call.delivery.filter(|_| grants) {
-            self.is_current(receipt).await?;
-        }
-        let raised = prospect == Prospect::LeaseIfExpected && !call.expect.is_empty();
-        if raised {
-            self.raise_for(identity, call).await?;
-        }
         let delivery = call.delivery.filter(|receipt| receipt.topic.shard() == shard.id);
-        let here = EffectCall { delivery, expect: Vec::new(), ..call.clone() };
-        let begun = self.begin_in(shard, &here, raised).await?;
-        // It had no prospect of a lease, and got one: it waited for the holder.
-        if let Begun::Execute(lease) = &begun
-            && prospect == Prospect::NoLease
-            && let Err(refused) = self.check_after_wait(shard, identity, call).await
-        {
-            self.release_effect(lease.receipt, false).await?;
-            return Err(refused);
-        }
-        Ok(begun)
-    }
-
-    /// What a begin would come to now.
-    async fn prospect(&self, shard: &Shared, call: &EffectCall<'_>) -> Result<Prospect, Failure> {
-        match shard.describe(Query::Prospect(Box::new(taken(call)))).await? {
-            Description::Prospect(prospect) => Ok(prospect),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// An asker that has waited is held to its delivery and to what it expects now, unless an earlier lease was.
-    async fn check_after_wait(
-        &self,
-        shard: &Shared,
-        effect: Identity,
-        call: &EffectCall<'_>,
-    ) -> Result<(), Failure> {
-        if let Some(receipt) = call.delivery {
-            self.is_current(receipt).await?;
-        }
-        if call.expect.is_empty() || self.is_raised(shard, effect).await? {
-            return Ok(());
-        }
-        self.raise_for(effect, call).await
-    }
-
-    /// Whether entities were raised for an effect.
-    async fn is_raised(&self, shard: &Shared, effect: Identity) -> Result<bool, Failure> {
-        match shard.describe(Query::Effect(effect)).await? {
-            Description::Effect(view) => Ok(view.is_some_and(|view| view.raised)),
-            other => Err(unexpected(&other)),
+        let patience = Instant::now() + Duration::from_millis(call.wait_ms);
+        loop {
+            let left = patience.saturating_duration_since(Instant::now());
+            let wait_ms = u64::try_from(left.as_millis()).unwrap_or(call.wait_ms);
+            let asks = EffectCall { wait_ms, ..call.clone() };
+            let raised = match self.begin_in(shard, &asks, Abroad::Unchecked).await? {
+                Said::Begun(begun) => return Ok(begun),
+                Said::Free { raised } => raised,
+            };
+            if let Some(receipt) = call.delivery {
+                self.is_current(receipt).await?;
+            }
+            let mut abroad = Abroad::Nothing;
+            if !call.expect.is_empty() {
+                abroad = Abroad::Raised;
+                if !raised {
+                    self.raise_for(identity, call).await?;
+                }
+            }
+            let takes = EffectCall { wait_ms: 0, delivery, expect: Vec::new(), ..call.clone() };
+            match self.begin_in(shard, &takes, abroad).await? {
+                // Another asker was faster: its ending is waited for, like that of any other holder.
+                Said::Begun(Begun::Running { .. }) if wait_ms > 0 => {}
+                Said::Begun(begun) => return Ok(begun),
+                free @ Said::Free { .. } => return Err(unexpected(&free)),
+            }
         }
     }
 
@@ -163,7 +140,8 @@ impl Broker {
             Failure::refused(reject, &call.expect)
         })?;
         match seen_begun(shard, answer).await {
-            Ok(begun) => Ok(begun),
+            Ok(Said::Begun(begun)) => Ok(begun),
+            Ok(free @ Said::Free { .. }) => Err(unexpected(&free)),
             // Moved while it was being read: this one is asked for again.
             Err(Lost::Gone) => self.begin_effect(call).await,
             Err(lost) => Err(unreadable(lost)),
@@ -171,8 +149,19 @@ impl Broker {
     }
 }
 
+/// What a shard says to an asker.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it lives for a moment, and is nearly always the large one")]
+enum Said {
+    Begun(Begun),
+    /// As [`EffectAnswer::Free`].
+    Free {
+        raised: bool,
+    },
+}
+
 /// An answer with what the log keeps about the effect; counted.
-async fn seen_begun(shard: &Shared, answer: EffectAnswer) -> Result<Begun, Lost> {
+async fn seen_begun(shard: &Shared, answer: EffectAnswer) -> Result<Said, Lost> {
     let begun = match answer {
         EffectAnswer::Execute(lease) => {
             Begun::Execute(EffectLease { receipt: lease.receipt.sent_from(shard.id), ..lease })
@@ -185,19 +174,24 @@ async fn seen_begun(shard: &Shared, answer: EffectAnswer) -> Result<Begun, Lost>
         EffectAnswer::Retryable { view, left } => {
             Begun::Retryable { seen: see_ending(shard, view).await?, left }
         }
+        EffectAnswer::Free { raised } => return Ok(Said::Free { raised }),
     };
     match begun {
         Begun::Execute(_) => shard.meters.effects_executed.one(),
         Begun::Replay(_) => shard.meters.effects_replayed.one(),
         Begun::Running { .. } | Begun::Retryable { .. } | Begun::Unknown(_) => {}
     }
-    Ok(begun)
+    Ok(Said::Begun(begun))
 }
 
-async fn ask_to_begin(shared: &Shared, call: &EffectCall<'_>, raised: bool) -> Result<EffectAnswer, Failure> {
+async fn ask_to_begin(
+    shared: &Shared,
+    call: &EffectCall<'_>,
+    abroad: Abroad,
+) -> Result<EffectAnswer, Failure> {
     let ticket = shared.ticket();
     let (reply, answer) = oneshot::channel();
-    let ask = Box::new(BeginEffect { raised, ..taken(call) });
+    let ask = Box::new(BeginEffect { abroad, ..taken(call) });
     let bytes = ask.about.bytes.len();
     let input = Input::Effect(EffectInput::Begin { ticket, ask });
     let request = Request { ticket, input, reply, bytes, writes: true, stream: None };
@@ -246,7 +240,7 @@ fn taken(call: &EffectCall<'_>) -> BeginEffect {
         run: about.run.to_string(),
         whose: about.tenant.to_string(),
         expect: call.expect.clone(),
-        raised: false,
+        abroad: Abroad::Nothing,
     }
 }
 

@@ -281,6 +281,9 @@ impl World {
                 self.read_effect(ask.key, view, LOOKS)
             }
             EffectAnswer::Unknown(view) => self.oracle.unknown(ask, view, span, self.now),
+            EffectAnswer::Free { .. } => {
+                Err(format!("begin: {ask:?} was told {answer:?}, although all of it is here"))
+            }
         }
     }
 

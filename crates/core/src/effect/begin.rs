@@ -14,7 +14,7 @@ use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::turn::timer::{Due, Spot};
 use crate::words::action::{Answer, Output};
-use crate::words::effect::{BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Prospect, Urge};
+use crate::words::effect::{Abroad, BeginEffect, EffectAnswer, EffectLease, EffectReceipt, Urge};
 use crate::words::id::{Ticket, Time};
 use crate::words::input::{INPUT_ITEMS_MAX, LEASE_WAIT_MS_MAX};
 use crate::words::receipt::Receipt;
@@ -116,6 +116,9 @@ impl EffectDesk {
         let (known, decided) = turn.decide_begin(ask)?;
         let known = known.as_ref().map(|(number, effect)| (*number, effect));
         let number = known.map_or(0, |(number, _)| number);
+        if let Some(free) = told_free(ask, decided, known.map(|(_, effect)| effect)) {
+            return Ok(Start::Told(free));
+        }
         match decided {
             Begun::Conflict => return Err(Reject::KeyReused),
             Begun::Exhausted => return Err(Reject::AttemptsExhausted),
@@ -148,18 +151,6 @@ impl Turn {
         }
         let decided = ledger::begin(standing.as_ref(), asked_of(effect, ask));
         Ok((known, decided))
-    }
-
-    /// What an asker would be told now. Where its delivery or the entities are in another shard, that shard is asked
-    /// before a lease is given, and for nobody who is only told how the effect stands.
-    pub(crate) fn prospect_of(&self, ask: &BeginEffect) -> Prospect {
-        match self.decide_begin(ask) {
-            Ok((_, Begun::First)) => Prospect::LeaseIfExpected,
-            Ok((Some((_, effect)), Begun::TakeOver { .. })) if !effect.raised => Prospect::LeaseIfExpected,
-            Ok((_, Begun::TakeOver { .. })) => Prospect::Lease,
-            Ok((_, Begun::Again)) => Prospect::SameLease,
-            _ => Prospect::NoLease,
-        }
     }
 
     /// Does what was decided about a record that exists, and says so. `None` if there is no such record.
@@ -381,6 +372,18 @@ pub(crate) fn asked_of(known: Option<&Effect>, ask: &BeginEffect) -> Asked {
         reacquire: ask.urge != Urge::Begin,
         attempts_max: ask.attempts_max,
     }
+}
+
+/// What an asker is told that could have a lease now, while nobody has looked at what it rests on in another shard: that
+/// shard is asked for nobody who is only told how the effect stands.
+pub(crate) fn told_free(ask: &BeginEffect, decided: Begun, known: Option<&Effect>) -> Option<EffectAnswer> {
+    let raised = match decided {
+        _ if ask.abroad != Abroad::Unchecked => return None,
+        Begun::First => false,
+        Begun::TakeOver { .. } => known.is_some_and(|effect| effect.raised),
+        _ => return None,
+    };
+    Some(EffectAnswer::Free { raised })
 }
 
 fn lease_of(number: u64, effect: &Effect) -> EffectLease {

@@ -37,7 +37,6 @@ impl Turn {
             message,
             delivery: effect.delivery,
             released: effect.released,
-            raised: effect.raised,
             owner: Arc::clone(&effect.owner),
             run: state.runs.runs.get(&effect.run).map(|run| Arc::clone(&run.id)),
             step: step.map(|step| Arc::from(&*step.step)),

@@ -1,7 +1,7 @@
 //! Askers that wait for the holder that runs the effect they want.
 
 use crate::delivery::Deliveries;
-use crate::effect::begin::asked_of;
+use crate::effect::begin::{asked_of, told_free};
 use crate::effect::desk::{EffectDesk, Waiter};
 use crate::ledger;
 use crate::ledger::{Begun, Standing};
@@ -82,8 +82,12 @@ impl EffectDesk {
     fn answer_waiter(&mut self, turn: &mut Turn, ticket: Ticket, decided: Begun, out: &mut Output) {
         let Some((number, until, Waiter { ask, .. })) = self.waiting.remove(ticket) else { return };
         turn.timers.cancel(until, Due::EffectWaited(ticket));
+        let known = turn.journal.state.effects.get(number);
+        if let Some(free) = told_free(&ask, decided, known.as_ref()) {
+            return turn.journal.reply(out, ticket, Answer::Effect(free));
+        }
         let may = match decided {
-            Begun::TakeOver { .. } => turn.may_take(&ask, turn.journal.state.effects.get(number).as_ref()),
+            Begun::TakeOver { .. } => turn.may_take(&ask, known.as_ref()),
             _ => Ok(()),
         };
         let answer = may.and_then(|()| match decided {

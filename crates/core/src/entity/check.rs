@@ -8,7 +8,7 @@ use crate::log::fact::Fact;
 use crate::turn::Turn;
 use crate::turn::journal::Haste;
 use crate::words::action::Output;
-use crate::words::effect::BeginEffect;
+use crate::words::effect::{Abroad, BeginEffect};
 use crate::words::entity::{EXPECTED_MAX, Expected};
 use crate::words::reject::Reject;
 use crate::words::route::validate_name;
@@ -61,7 +61,7 @@ impl Turn {
 
     /// Notes that what an effect expected was met, and raises those of the entities that are here.
     pub(crate) fn raise_for_effect(&mut self, ask: &BeginEffect, effect: u64, out: &mut Output) {
-        if ask.raised || !ask.expect.is_empty() {
+        if ask.abroad == Abroad::Raised || !ask.expect.is_empty() {
             self.raise(&ask.whose, &ask.expect, effect, out);
         }
     }

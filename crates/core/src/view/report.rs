@@ -76,7 +76,6 @@ impl View<'_> {
             }
             Query::Tally => Description::Tally(self.tally()),
             Query::Effect(identity) => Description::Effect(self.turn.find_effect(identity)),
-            Query::Prospect(ask) => Description::Prospect(self.turn.prospect_of(ask)),
             Query::Effects(list) => Description::Effects(self.turn.list_effects(list)),
             Query::Datasets(tenant, after, limit) => {
                 let (datasets, more) = self.turn.list_datasets(tenant, after.as_deref(), *limit);

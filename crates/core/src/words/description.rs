@@ -1,6 +1,5 @@
 //! Questions about the state, answered without changing it.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,7 +8,7 @@ use crate::words::audit::{AuditList, AuditPage};
 use crate::words::blob::Blob;
 use crate::words::commit::Committed;
 use crate::words::definition::{DefinitionKind, DefinitionPage, DefinitionView};
-use crate::words::effect::{BeginEffect, EffectList, EffectPage, EffectTally, EffectView, Prospect};
+use crate::words::effect::{EffectList, EffectPage, EffectTally, EffectView};
 use crate::words::entity::{EntityList, EntityView};
 use crate::words::id::{Identity, KeyHash, Position, Spotted, Time, TopicId};
 use crate::words::key::KeyView;
@@ -46,8 +45,6 @@ pub enum Query {
     Tally,
     /// One effect.
     Effect(Identity),
-    /// What a begin would come to now.
-    Prospect(Box<BeginEffect>),
     /// Some effects.
     Effects(EffectList),
     /// Datasets of a tenant whose name comes after this one, and how many at most.
@@ -114,8 +111,6 @@ pub enum Description {
     Payloads(Vec<Option<Blob>>),
     /// To [`Query::Browse`].
     Browse(Stretch),
-    /// To [`Query::Prospect`].
-    Prospect(Prospect),
     /// To [`Query::Whereabouts`].
     Whereabouts(Option<Spotted>),
     /// To [`Query::Tally`].

@@ -60,21 +60,20 @@ pub struct BeginEffect {
     pub whose: String,
     /// Only if entities of its tenant have these versions, unless the record has raised entities before.
     pub expect: Vec<Expected>,
-    /// Another shard has the entities that something was expected of, and has raised them for this effect.
-    pub raised: bool,
+    /// What of this another shard has to look at.
+    pub abroad: Abroad,
 }
 
-/// What a begin would come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prospect {
-    /// It would be told how the effect stands, or wait for its holder, or be refused.
-    NoLease,
-    /// It would be given the lease that it has already.
-    SameLease,
-    /// It would be given a lease. What was expected of entities was met by an earlier one.
-    Lease,
-    /// It would be given a lease if the entities are as it expects.
-    LeaseIfExpected,
+/// What of an ask another shard has to look at before a lease is given: the delivery, or the entities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Abroad {
+    /// Nothing, or it was looked at, and nothing had to be raised.
+    #[default]
+    Nothing,
+    /// It was not looked at: an asker that could have a lease is told [`EffectAnswer::Free`] instead.
+    Unchecked,
+    /// The entities were as expected, and have been raised for this effect.
+    Raised,
 }
 
 /// Names one lease of one effect, exactly.
@@ -173,6 +172,11 @@ pub enum EffectAnswer {
     },
     /// Whether it happened is not known.
     Unknown(EffectView),
+    /// It could have a lease, if the other shard agrees ([`Abroad::Unchecked`]).
+    Free {
+        /// Whether the entities were raised for an earlier lease, so that nothing more is expected of them.
+        raised: bool,
+    },
 }
 
 /// One effect, described. Who it is and how it ended lie in the log.
@@ -208,8 +212,6 @@ pub struct EffectView {
     pub delivery: u32,
     /// Whether the holder of its newest lease gave it up before anything was sent.
     pub released: bool,
-    /// Whether entities were raised for it: nothing more is expected of any.
-    pub raised: bool,
     /// Who has or had the newest lease; may be empty.
     pub owner: Arc<str>,
     /// The run that it belongs to.

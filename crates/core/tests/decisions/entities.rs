@@ -5,8 +5,8 @@ use crate::support::ledger::{eager, finishing, named, rejected, repeatable, tied
 use crate::support::{Draft, LEASE_MS};
 use driftq_core::ledger::Status;
 use driftq_core::{
-    Answer, BeginEffect, Commit, CommitPart, Description, EffectAnswer, EffectInput, EntityFact, EntityList,
-    EntityView, Expected, Fact, Input, Named, OrderInput, Query, Reject, RequestHash, Settings,
+    Abroad, Answer, BeginEffect, Commit, CommitPart, Description, EffectAnswer, EffectInput, EntityFact,
+    EntityList, EntityView, Expected, Fact, Input, Named, OrderInput, Query, Reject, RequestHash, Settings,
 };
 
 fn rig() -> Rig {
@@ -240,6 +240,51 @@ fn a_commit_in_the_name_of_an_effect_that_is_over_raises_nothing() {
     rig.commit(Commit { finishes: finishes.clone(), ..only(&[("e", 0)]) });
     let again = Commit { finishes, ..only(&[("e", 1)]) };
     assert_eq!(rig.refused(again), (CommitPart::Effect(0), Reject::EffectStale(Some(1))));
+}
+
+/// Where another shard has to be asked first, nobody has a lease before, and nothing of what is to be looked at there is
+/// looked at here.
+#[test]
+fn whoever_rests_on_another_shard_is_told_that_it_could_have_a_lease() {
+    let mut rig = rig();
+    let asks = |key| BeginEffect { abroad: Abroad::Unchecked, ..on(&[("e", 9)], repeatable(key)) };
+    let takes = |key, abroad| BeginEffect { abroad, ..repeatable(key) };
+    let free = |raised| EffectAnswer::Free { raised };
+    for (key, abroad, raised) in [("a", Abroad::Nothing, false), ("b", Abroad::Raised, true)] {
+        rig.sync();
+        let before = rig.snapshot();
+        assert_eq!(rig.begin(asks(key)), free(false), "{key}");
+        assert!(rig.snapshot() == before, "{key}: there is no record yet");
+        rig.executes(takes(key, abroad));
+        assert!(matches!(rig.begin(asks(key)), EffectAnswer::Running { .. }), "{key}");
+        let tickets = [0; 2].map(|_| rig.ask_begin(waiting(asks(key), 50_000)));
+        rig.advance(LEASE_MS);
+        rig.sync();
+        // Neither has it by that, so that each of those who wait is told.
+        let answers = tickets.map(|ticket| rig.answer(ticket));
+        assert_eq!(answers, [0; 2].map(|_| Some(Answer::Effect(free(raised)))), "{key}");
+        assert_eq!(rig.effect(key).unwrap().attempts, 1, "{key}");
+        let lease = rig.executes(takes(key, Abroad::Raised));
+        rig.advance(LEASE_MS);
+        assert_eq!(rig.begin(asks(key)), free(true), "{key}: from then on it has raised");
+        rig.finish(lease, Status::Succeeded, "done");
+        assert!(matches!(rig.begin(asks(key)), EffectAnswer::Replay(_)), "{key}");
+    }
+    assert_eq!(rig.version("e"), 0);
+}
+
+#[test]
+fn a_commit_may_be_remembered_for_less_than_the_shard_says() {
+    let settings = Settings { commit_ttl_ms: 1000, ..Settings::default() };
+    for (most, remembered_ms) in [(Some(10), 10), (Some(5000), 1000), (None, 1000)] {
+        let mut rig = Rig::new(settings.clone());
+        let commit = Commit { name_ttl_ms: most, ..named("c", only(&[("e", 0)])) };
+        rig.commit(commit.clone());
+        rig.advance(remembered_ms - 1);
+        assert!(rig.commit(commit.clone()).already, "{most:?}");
+        rig.advance(1);
+        assert_eq!(rig.refused(commit), (CommitPart::Expect(0), differs(0, 1)), "{most:?}");
+    }
 }
 
 #[test]

@@ -362,7 +362,39 @@ async fn an_effect_that_is_taken_on_is_held_to_its_first_condition() {
     assert_eq!(waited.unwrap_err(), Failure::Entity { entity: "order-1".into(), version: 1 });
     let again = begin(&broker, &EffectCall { about: waits.about.clone(), ..free.clone() }).await;
     assert!(again.receipt.epoch > first.receipt.epoch, "what was refused is nobody's");
+    // If it is met by then, the record remembers it like any other.
+    let waits = EffectCall { expect: on(1).expect, ..waits };
+    let (waited, released) = tokio::join!(broker.begin_effect(&waits), async {
+        until("one waits", async || broker.tally().await.unwrap().effects.waiting == 1).await;
+        broker.release_effect(again.receipt, false).await
+    });
+    released.unwrap();
+    let Begun::Execute(met) = waited.unwrap() else { panic!("it was given up") };
+    assert_eq!(version().await, 2);
+    broker.release_effect(met.receipt, false).await.unwrap();
+    begin(&broker, &EffectCall { expect: on(7).expect, ..waits }).await;
+    assert_eq!(version().await, 2);
     broker.finish_effect(lease.receipt, &paid()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_condition_is_forgotten_with_the_record_that_met_it() {
+    let broker = start(several());
+    // Not of a delivery, whose message could ask for it again for as long as it is kept.
+    let mut scope = String::new();
+    for number in 0_u32.. {
+        scope = format!("scope-{number}");
+        if shard_of_effect(&begin(&broker, &effect(&scope, "any")).await) != ShardId(0) {
+            break;
+        }
+    }
+    let expect = vec![Expected { entity: "order-1".into(), version: 0 }];
+    let on_first = EffectCall { ttl_ms: Some(1), expect, ..effect(&scope, "order-1") };
+    let lease = begin(&broker, &on_first).await;
+    broker.finish_effect(lease.receipt, &paid()).await.unwrap();
+    let refused = async || broker.begin_effect(&on_first).await.err();
+    let differs = Failure::Entity { entity: "order-1".into(), version: 1 };
+    until("the record is over", async || refused().await.as_ref() == Some(&differs)).await;
 }
 
 #[tokio::test]
