@@ -8,9 +8,11 @@ export interface EffectScope {
 }
 
 /** Where code runs: for which handler or run, and in the function of which effect. */
-interface Surroundings {
-  readonly scope: EffectScope | undefined;
-  readonly effect: EffectLease | undefined;
+class Surroundings {
+  constructor(
+    readonly scope: EffectScope | undefined,
+    readonly effect: EffectLease | undefined,
+  ) {}
 }
 
 /** One storage for both: Node passes the content of every storage on to each promise that is made. */
@@ -18,7 +20,7 @@ const current = new AsyncLocalStorage<Surroundings>();
 
 /** Runs a function in which guarded functions belong to this handler or run. */
 export function within<R>(scope: EffectScope, run: () => R): R {
-  return current.run({ scope, effect: currentEffect() }, run);
+  return current.run(new Surroundings(scope, currentEffect()), run);
 }
 
 export function currentScope(): EffectScope | undefined {
@@ -40,8 +42,7 @@ function withoutSignal<T>(run: EffectFunction<T> & { [WITHOUT_SIGNAL]?: true }):
 
 /** Calls the function of an effect; it is given a signal only if it may look at it. */
 export function callEffect<T>(run: EffectFunction<T>, effect: EffectLease): T | Promise<T> {
-  const surroundings = { scope: currentScope(), effect };
-  return current.run(surroundings, WITHOUT_SIGNAL in run ? (run as unknown as () => T | Promise<T>) : () => run(effect.signal, effect));
+  return current.run(new Surroundings(currentScope(), effect), WITHOUT_SIGNAL in run ? (run as unknown as () => T | Promise<T>) : () => run(effect.signal, effect));
 }
 
 export interface GuardedOptions<A extends unknown[], T> extends Omit<EffectOptions<T>, "key" | "args" | "signal"> {

@@ -8,7 +8,7 @@ import { byDefault, byFetch, type Send } from "./exchange.js";
 import { encodeMessage, exact, withKey, type Produced, type SendOptions } from "./message.js";
 import { defaultOwner, environment } from "./platform.js";
 import { Producer, type ProducerOptions } from "./producer.js";
-import { termsOf, type EffectFunction, type EffectOptions } from "./terms.js";
+import { Terms, type EffectFunction, type EffectOptions } from "./terms.js";
 import { Admin } from "./admin.js";
 import { Transport, type CallOptions, type Method } from "./transport.js";
 import { path } from "./wire.js";
@@ -132,7 +132,7 @@ export class Client implements EffectScope {
     const [options, run] = effectArguments(optionsOrRun, maybeRun);
     const outer = currentScope();
     if (outer instanceof Run && outer.client === this) return outer.effect(scope, options, run);
-    const terms = termsOf(scope, options as EffectOptions<never>, {});
+    const terms = new Terms(scope, options as EffectOptions<never>, {});
     return runEffect(this.ledger, terms, options, { owner: this.owner }, run);
   }
 
@@ -157,7 +157,7 @@ export class Run implements EffectScope {
   effect<T>(scope: string, run: EffectFunction<T>): Promise<T>;
   async effect<T>(scope: string, optionsOrRun: EffectOptions<T> | EffectFunction<T>, maybeRun?: EffectFunction<T>): Promise<T> {
     const [options, run] = effectArguments(optionsOrRun, maybeRun);
-    const terms = termsOf(scope, options as EffectOptions<never>, this);
+    const terms = new Terms(scope, options as EffectOptions<never>, this);
     const behalf = { owner: this.client.owner, runId: this.runId, stepId: this.stepId };
     return runEffect(this.client.ledger, terms, options, behalf, run);
   }

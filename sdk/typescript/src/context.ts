@@ -4,7 +4,7 @@ import type { Asker } from "./collector.js";
 import { mintCredential, type CredentialOptions } from "./credentials.js";
 import type { Delivery } from "./delivery.js";
 import { endsOf, type Ends } from "./ends.js";
-import { runEffect } from "./effects.js";
+import { runEffect, type Behalf } from "./effects.js";
 import { DriftQError, LeaseLost, Refused } from "./errors.js";
 import { finishText } from "./endings.js";
 import { asLeaseLost, Finishes, type Unheard } from "./finishes.js";
@@ -12,7 +12,7 @@ import type { Ledger } from "./ledger.js";
 import { followUpOptions, plainFollowUp, readTraceparent, traceOf, TRACE_LABEL, type Trace } from "./lineage.js";
 import { encodeMessage, isJson, type Message, type Produced, type SendOptions } from "./message.js";
 import { assume, CREDENTIAL_TTL_MS } from "./sts.js";
-import { expected, termsOf, type EffectFunction, type EffectOptions, type Expected, type Terms } from "./terms.js";
+import { expected, Terms, type EffectFunction, type EffectOptions, type Expected } from "./terms.js";
 import { BodyTooLarge } from "./refusals.js";
 import { currentTrace } from "./spans.js";
 import { monotonicMs } from "./time.js";
@@ -138,7 +138,7 @@ export class Context implements EffectScope {
   effect<T>(scope: string, optionsOrRun: EffectOptions<T> | EffectFunction<T>, maybeRun?: EffectFunction<T>): Promise<T> {
     try {
       const [options, run] = effectArguments(optionsOrRun, maybeRun);
-      return this.#effect(termsOf(scope, options as EffectOptions<never>, this.message), options, run);
+      return this.#effect(new Terms(scope, options as EffectOptions<never>, this.message), options, run);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -146,8 +146,7 @@ export class Context implements EffectScope {
 
   #effect<T>(terms: Terms, options: EffectOptions<T>, run: EffectFunction<T>): Promise<T> {
     this.#finishes ??= new Finishes(this.#ledger, this.#delivery);
-    const behalf = { owner: this.#owner, leaseToken: this.#delivery.token, ends: this.#delivery, finishes: this.#finishes };
-    return runEffect(this.#ledger, terms, options, behalf, run);
+    return runEffect(this.#ledger, terms, options, new OfMessage(this.#owner, this.#delivery, this.#finishes), run);
   }
 
   /** Collects a follow-up; it is stored with the ack, all or nothing. */
@@ -270,6 +269,19 @@ export class Context implements EffectScope {
 
   #mustBeOpen(what: string): void {
     if (this.#delivery.settled) throw new DriftQError(`${what} came too late: the message is settled`);
+  }
+}
+
+/** A message, as effects are run on its behalf. */
+class OfMessage implements Behalf {
+  constructor(
+    readonly owner: string,
+    readonly ends: Delivery,
+    readonly finishes: Finishes,
+  ) {}
+
+  get leaseToken(): string {
+    return this.ends.token;
   }
 }
 

@@ -6,6 +6,11 @@ import { decodeMessage, type Message } from "./message.js";
 import { monotonicMs, timerMs } from "./time.js";
 import type { WireItem } from "./wire.js";
 
+/** An object and not a function, which would keep what is around it alive for longer than it is of use. */
+export interface Patience {
+  over(): void;
+}
+
 /** One message on loan to this worker: its lease, its signal, and what has become of it. */
 export class Delivery implements Ends {
   readonly message: Message;
@@ -25,8 +30,8 @@ export class Delivery implements Ends {
   ended: DeliveryEnded | undefined;
   /** Whether it was the stop of the worker that ended it. */
   stopped = false;
-  /** Called when the time that the handler has after the signal is over. */
-  onLeftBehind: (() => void) | undefined;
+  /** Told when the time that the handler has after the signal is over. */
+  patience: Patience | undefined;
   #controller: AbortController | undefined;
   readonly #listeners = new Listeners();
   #timers: ReturnType<typeof setTimeout>[] | undefined;
@@ -92,7 +97,7 @@ export class Delivery implements Ends {
     if (this.settled) return;
     if (this.ended && !(reason instanceof LeaseLost)) return;
     // The grace period begins once, with the first reason.
-    if (!this.ended) this.#after(this.cancelGraceMs, () => this.onLeftBehind?.());
+    if (!this.ended) this.#after(this.cancelGraceMs, () => this.patience?.over());
     this.ended = reason;
     this.#controller?.abort(reason);
     this.#listeners.tell();
@@ -109,7 +114,7 @@ export class Delivery implements Ends {
   stop(): void {
     for (const timer of this.#timers ?? []) clearTimeout(timer);
     this.#timers = undefined;
-    this.onLeftBehind = undefined;
+    this.patience = undefined;
   }
 
   #after(ms: number, then: () => void): void {

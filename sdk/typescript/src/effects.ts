@@ -2,7 +2,7 @@ import { callEffect } from "./ambient.js";
 import { either, endsOf, signalled, type Ends } from "./ends.js";
 import { EffectBusy, EffectExhausted, EffectFailed, EffectUncertain, ResultNotKept } from "./errors.js";
 import { ending, happened, type Ending } from "./endings.js";
-import { asLeaseLost, tell, type Finish, type Finishes } from "./finishes.js";
+import { asLeaseLost, tell, Finish, type Finishes } from "./finishes.js";
 import type { Ledger } from "./ledger.js";
 import type { Finding } from "./outcomes.js";
 import { uniqueId } from "./platform.js";
@@ -202,7 +202,7 @@ async function awaited<T>(
 /** Writes down that it happened, or leaves that to the commit of the message. */
 function written<T>(ledger: Ledger, terms: Terms, token: string, renewal: Renewal, behalf: Behalf, begunAt: number, result: T): T | Promise<T> {
   const { finish: ending, value } = happened(result);
-  const finish: Finish = { effect: terms, token, ending, until: renewal.until };
+  const finish = new Finish(terms, token, ending, renewal.until);
   const now = monotonicMs();
   const rides = !terms.durable && renewal.isSecure(now) && now - begunAt <= PROMPT_MS;
   if (rides && behalf.finishes?.take(finish, now)) return value;

@@ -25,6 +25,15 @@ export function finishText(token: string, ending: Ending): string {
 /** The headers of a result that is JSON. */
 const JSON_HEADERS: Record<string, string> = Object.freeze({ "content-type": "application/json" });
 
+/** It happened, with a result that is JSON. */
+class Succeeded implements Ending {
+  readonly status = "succeeded";
+  readonly code = 200;
+  readonly headers = JSON_HEADERS;
+
+  constructor(readonly body: string) {}
+}
+
 /**
  * A result as it is stored, and as it is given back. The caller that ran the effect gets what a replay gets: a date
  * becomes a text the first time already, and not only in a replay.
@@ -39,7 +48,7 @@ export function happened<T>(result: T): { finish: Ending; value: T } {
     // Like a function or a symbol, it cannot be stored; the effect has happened all the same.
   }
   if (body === undefined) return { finish: OMITTED, value: result };
-  const finish: Ending = { status: "succeeded", code: 200, headers: JSON_HEADERS, body };
+  const finish = new Succeeded(body);
   // Reading a text back would give the same.
   return { finish, value: typeof result === "string" ? result : (JSON.parse(body) as T) };
 }

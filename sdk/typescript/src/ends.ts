@@ -1,3 +1,5 @@
+import { Bag } from "./bag.js";
+
 /**
  * Is told, once, that something has ended. An object, because a function for each of very many listeners costs more.
  */
@@ -16,11 +18,11 @@ export interface Ends {
 /** The listeners. Most of the time there is one. */
 export class Listeners {
   #one: Listener | undefined;
-  #more: Set<Listener> | undefined;
+  #more: Bag<Listener> | undefined;
 
   listen(listener: Listener): void {
     if (!this.#one) this.#one = listener;
-    else (this.#more ??= new Set()).add(listener);
+    else (this.#more ??= new Bag()).add(listener);
   }
 
   ignore(listener: Listener): void {
@@ -33,7 +35,7 @@ export class Listeners {
     const more = this.#more;
     this.#one = this.#more = undefined;
     one?.onEnd();
-    for (const listener of more ?? []) listener.onEnd();
+    for (const listener of more?.all() ?? []) listener.onEnd();
   }
 }
 

@@ -12,12 +12,14 @@ import { isStrange, mayPass } from "./transport.js";
 const RIDING_CHARS_MAX = 65_536;
 
 /** How an effect ended that is this caller's. */
-export interface Finish {
-  readonly effect: EffectName;
-  readonly token: string;
-  readonly ending: Ending;
-  /** When the effect's lease is over, by this process's clock. */
-  readonly until: number;
+export class Finish {
+  constructor(
+    readonly effect: EffectName,
+    readonly token: string,
+    readonly ending: Ending,
+    /** When the effect's lease is over, by this process's clock. */
+    readonly until: number,
+  ) {}
 }
 
 /** Says how an effect ended, and waits until that is stored. */
@@ -30,7 +32,7 @@ function send(ledger: Ledger, finish: Finish, inMessage: boolean, heard: () => v
     answered: heard,
     failed: (error) => {
       const tooLarge = error instanceof ResultTooLarge || error instanceof BodyTooLarge;
-      if (tooLarge && finish.ending !== OMITTED) send(ledger, { ...finish, ending: OMITTED }, inMessage, heard, failed);
+      if (tooLarge && finish.ending !== OMITTED) send(ledger, new Finish(finish.effect, finish.token, OMITTED, finish.until), inMessage, heard, failed);
       else failed(unheard(error, finish.effect, inMessage));
     },
   };

@@ -1,4 +1,5 @@
 import { repeatWait } from "./backoff.js";
+import { Bag } from "./bag.js";
 import { Delivery } from "./delivery.js";
 import { Cancelled } from "./errors.js";
 import type { WorkerEventListener } from "./events.js";
@@ -41,7 +42,7 @@ export interface Common {
 /** One topic of a worker: borrows messages, keeps those that wait, and runs handlers when it is its turn. */
 export class Lane {
   readonly #waiting: Delivery[] = [];
-  readonly #busy = new Set<Delivery>();
+  readonly #busy = new Bag<Delivery>();
   readonly #stopping = new AbortController();
   readonly #handlers = new Tally();
   /** Handlers, and the commits that follow them. */
@@ -58,7 +59,7 @@ export class Lane {
   /** Everything that heartbeats have to keep. */
   *held(): Iterable<Delivery> {
     for (const delivery of this.#waiting) if (delivery.held) yield delivery;
-    for (const delivery of this.#busy) if (delivery.held) yield delivery;
+    for (const delivery of this.#busy.all()) if (delivery.held) yield delivery;
   }
 
   /** Borrows until it is stopped. Rejects if borrowing is refused for good. */
@@ -106,7 +107,7 @@ export class Lane {
 
   /** Fires the signal of everything that still runs. */
   cancel(): void {
-    for (const delivery of this.#busy) delivery.endByStop();
+    for (const delivery of this.#busy.all()) delivery.endByStop();
   }
 
   /** One borrowing call, repeated with the same request_id until it is answered, so that no answer is lost. */

@@ -1,7 +1,7 @@
 import { within } from "./ambient.js";
 import type { Asker } from "./collector.js";
 import { Context } from "./context.js";
-import type { Delivery } from "./delivery.js";
+import type { Delivery, Patience } from "./delivery.js";
 import type { Ends } from "./ends.js";
 import { LeaseLost } from "./errors.js";
 import type { WorkerEventListener } from "./events.js";
@@ -48,8 +48,9 @@ export function runOne(runner: Runner, route: Route, delivery: Delivery, progres
  * One message and its handler. An object instead of async functions: a message that waits for something keeps all of this
  * alive, and a promise takes several times as much.
  */
-class One {
+class One implements Patience {
   readonly #context: Context;
+  #handler: Promise<unknown> | undefined;
   #ended = false;
 
   constructor(
@@ -73,9 +74,9 @@ class One {
       return this.#end({ returned: false, error });
     }
     if (!isThenable(returned)) return this.#end(RETURNED);
-    const handler = Promise.resolve(returned);
-    delivery.onLeftBehind = () => this.#leave(handler);
-    void handler.then(
+    this.#handler = Promise.resolve(returned);
+    delivery.patience = this;
+    void this.#handler.then(
       () => this.#end(RETURNED),
       (error: unknown) => this.#end({ returned: false, error }),
     );
@@ -85,10 +86,11 @@ class One {
     return handling([this.delivery], [this.#context], () => within(this.#context, () => this.route.handle!(payload, this.#context)));
   }
 
-  #leave(handler: Promise<unknown>): void {
+  /** The handler is left behind. */
+  over(): void {
     const { runner, delivery } = this;
-    if (this.#ended) return;
-    runner.leaveBehind(handler);
+    if (this.#ended || !this.#handler) return;
+    runner.leaveBehind(this.#handler);
     const { message, attempt, ended } = delivery;
     runner.emit({ kind: "handler_left_behind", message, attempt, error: ended });
     this.#end({ returned: false, error: ended });
@@ -165,9 +167,11 @@ async function outcomeOf(runner: Runner, deliveries: readonly Delivery[], run: (
     const end = await new Promise<unknown>((resolve, reject) => {
       let left = deliveries.length;
       for (const delivery of deliveries) {
-        delivery.onLeftBehind = () => {
-          left -= 1;
-          if (left === 0) resolve(LEFT_BEHIND);
+        delivery.patience = {
+          over: () => {
+            left -= 1;
+            if (left === 0) resolve(LEFT_BEHIND);
+          },
         };
       }
       handler = run();

@@ -28,7 +28,7 @@ interface Entry {
 /** Settles deliveries: what comes while a call of its kind is under way goes together in the next one. */
 export class Settler implements Ends {
   readonly #queues: Record<Kind, Entry[]> = { ack: [], nack: [], release: [] };
-  readonly #running = new Map<Kind, Promise<void>>();
+  readonly #running: Partial<Record<Kind, Promise<void>>> = {};
   readonly #stopped = new AbortController();
   readonly #listeners = new Listeners();
 
@@ -51,12 +51,16 @@ export class Settler implements Ends {
   push(delivery: Delivery, settlement: Settlement & { kind: Kind }, done: (fate: Fate) => void): void {
     const kind = settlement.kind;
     this.#queues[kind].push({ delivery, settlement, done });
-    if (!this.#running.has(kind)) this.#running.set(kind, this.#drain(kind));
+    this.#running[kind] ??= this.#drain(kind);
   }
 
   /** Ends when there is nothing left. */
   async idle(): Promise<void> {
-    while (this.#running.size > 0) await Promise.all(this.#running.values());
+    for (let running = this.#underWay(); running.length > 0; running = this.#underWay()) await Promise.all(running);
+  }
+
+  #underWay(): Promise<void>[] {
+    return Object.values(this.#running).filter((running) => running !== undefined);
   }
 
   /** Gives up what is left; those messages come again when their leases are over. */
@@ -72,7 +76,7 @@ export class Settler implements Ends {
       await this.#settle(kind, this.#queues[kind].splice(0, SETTLE_MAX));
     }
     // In the same turn as the last look at the queue, so that nothing is pushed in between and left there.
-    this.#running.delete(kind);
+    this.#running[kind] = undefined;
   }
 
   /** One call for all of them. If it is refused, it is halved until the one that is at fault is alone. */

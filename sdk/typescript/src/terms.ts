@@ -104,8 +104,7 @@ export interface EffectLease {
 export type EffectFunction<T> = (signal: AbortSignal, effect: EffectLease) => T | Promise<T>;
 
 /** An effect by its name, and on what terms it is begun. */
-export interface Terms {
-  readonly scope: string;
+export class Terms {
   readonly key: string;
   readonly tenantId: string | undefined;
   readonly requestHash: string | undefined;
@@ -116,6 +115,25 @@ export interface Terms {
   readonly waitMs: number;
   readonly durable: boolean;
   readonly expect: readonly Expected[] | undefined;
+
+  /** Determines key and hash, from what was given and where it is asked for. */
+  constructor(
+    readonly scope: string,
+    options: EffectOptions<never>,
+    place: Place & { tenantId?: string | undefined },
+  ) {
+    checkEffectOptions(options);
+    this.key = options.key ?? keyFor(scope, options.args, place);
+    this.tenantId = options.tenantId ?? place.tenantId;
+    this.requestHash = options.args === undefined ? undefined : requestHash(options.args);
+    this.onLapse = options.onLapse ?? "hold";
+    this.leaseMs = whole(options.leaseMs ?? EFFECT_LEASE_MS, "leaseMs", 1, LEASE_MS_MAX);
+    this.ttlMs = options.ttlMs === undefined ? undefined : whole(options.ttlMs, "ttlMs", 1, DURATION_MS_MAX);
+    this.maxAttempts = options.maxAttempts === undefined ? undefined : whole(options.maxAttempts, "maxAttempts", 1, ATTEMPTS_MAX);
+    this.waitMs = whole(options.waitMs ?? EFFECT_WAIT_MS, "waitMs", 0, DURATION_MS_MAX);
+    this.durable = options.durable === true;
+    this.expect = options.expect === undefined ? undefined : Object.entries(options.expect).map(([entity, version]) => expected(entity, version));
+  }
 }
 
 /** An entity, and the version that it must have. */
@@ -127,24 +145,6 @@ export interface Expected {
 /** Checks a version before it goes out. */
 export function expected(entity: string, version: number): Expected {
   return { entity, version: whole(version, `expect.${entity}`, 0, Number.MAX_SAFE_INTEGER) };
-}
-
-/** Determines key and hash of an effect, from what was given and where it is asked for. */
-export function termsOf(scope: string, options: EffectOptions<never>, place: Place & { tenantId?: string | undefined }): Terms {
-  checkEffectOptions(options);
-  return {
-    scope,
-    key: options.key ?? keyFor(scope, options.args, place),
-    tenantId: options.tenantId ?? place.tenantId,
-    requestHash: options.args === undefined ? undefined : requestHash(options.args),
-    onLapse: options.onLapse ?? "hold",
-    leaseMs: whole(options.leaseMs ?? EFFECT_LEASE_MS, "leaseMs", 1, LEASE_MS_MAX),
-    ttlMs: options.ttlMs === undefined ? undefined : whole(options.ttlMs, "ttlMs", 1, DURATION_MS_MAX),
-    maxAttempts: options.maxAttempts === undefined ? undefined : whole(options.maxAttempts, "maxAttempts", 1, ATTEMPTS_MAX),
-    waitMs: whole(options.waitMs ?? EFFECT_WAIT_MS, "waitMs", 0, DURATION_MS_MAX),
-    durable: options.durable === true,
-    expect: options.expect === undefined ? undefined : Object.entries(options.expect).map(([entity, version]) => expected(entity, version)),
-  };
 }
 
 function keyFor(scope: string, args: unknown, place: Place): string {

@@ -145,7 +145,7 @@ describe("a delivery", () => {
     vi.useFakeTimers();
     const delivery = made();
     let left = 0;
-    delivery.onLeftBehind = () => (left += 1);
+    delivery.patience = { over: () => (left += 1) };
     delivery.end(new TimedOut("late"));
     delivery.end(new LeaseLost("gone"));
     vi.runAllTimers();
