@@ -135,9 +135,8 @@ impl Committing<'_> {
             return Err((CommitPart::Whole, Reject::Overloaded(Overload::Outbox)));
         }
         after.wait_for(place, &before.away);
-        let before = before.done.clone();
-        let kept = self.turn.kept_locations(commit, &before.outputs);
-        Ok(Some(Committed { already: true, kept, ..before }))
+        let kept = self.turn.kept_locations(commit, &before.done.outputs);
+        Ok(Some(Committed { already: true, kept, ..before.done }))
     }
 
     /// Does a commit, the nth of a call.

@@ -1,11 +1,9 @@
-//! What is remembered of an identity for a while: the produce gate and, per group, the consume gate.
+//! What is remembered of an identity for a while: the produce gate, the consume gate of each group, and commits.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use core::hash::{BuildHasher, Hasher};
 
-use hashbrown::HashMap;
-
+use crate::state::table::{SeededHash, Table};
 use crate::words::codec::{Malformed, Put, Take};
 use crate::words::id::{Identity, Time};
 
@@ -17,11 +15,10 @@ const STRETCH_MS: u64 = 1000;
 /// Times come in order as long as the lifetime and the clock stay what they are. After a start with a shorter
 /// lifetime, or with the clock set back, they do not: in one queue a late record would then keep all those behind it.
 ///
-/// A queue may hold entries that a later renewal made stale; they are skipped when their turn comes. The map is never
-/// iterated: listing the records walks the queues.
+/// A queue may hold entries that a later renewal made stale; they are skipped when their turn comes. Listing the records walks the queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate<V> {
-    records: HashMap<Identity, Record<V>, SeededHash>,
+    records: Table<Record<V>>,
     /// By stretch; none is empty.
     queues: BTreeMap<u64, VecDeque<(Time, Identity)>>,
     /// Entries of all queues.
@@ -36,13 +33,12 @@ struct Record<V> {
 
 impl<V: Copy> Gate<V> {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { records: HashMap::with_hasher(SeededHash(seed)), queues: BTreeMap::new(), queued: 0 }
+        Self { records: Table::new(SeededHash(seed)), queues: BTreeMap::new(), queued: 0 }
     }
 
     /// A gate that knows nothing yet, with the same seed.
     pub(crate) fn emptied(&self) -> Self {
-        let records = HashMap::with_hasher(*self.records.hasher());
-        Self { records, queues: BTreeMap::new(), queued: 0 }
+        Self { records: Table::new(self.records.hash()), queues: BTreeMap::new(), queued: 0 }
     }
 
     /// What is known of `identity`, unless its time has passed.
@@ -60,8 +56,41 @@ impl<V: Copy> Gate<V> {
         self.records.remove(identity).is_some()
     }
 
+    /// What is known of `identity`, and until when, also if its time has passed.
+    pub(crate) fn known(&self, identity: &Identity) -> Option<(Time, V)> {
+        self.records.get(identity).map(|record| (record.until, record.value))
+    }
+
+    /// Knows something else of `identity` from now on, for as long as before; false if nothing was known.
+    pub(crate) fn change(&mut self, identity: &Identity, value: V) -> bool {
+        let Some(record) = self.records.get_mut(identity) else { return false };
+        record.value = value;
+        true
+    }
+
+    /// Forgets `identity` at once, and its place in the queue, too: that is searched for.
+    pub(crate) fn remove_whole(&mut self, identity: &Identity) -> Option<V> {
+        let Record { until, value } = self.records.remove(identity)?;
+        let stretch = until.0 / STRETCH_MS;
+        if let Some(queue) = self.queues.get_mut(&stretch)
+            && let Some(place) = queue.iter().position(|entry| *entry == (until, *identity))
+        {
+            queue.remove(place);
+            self.queued -= 1;
+            if queue.is_empty() {
+                self.queues.remove(&stretch);
+            }
+        }
+        Some(value)
+    }
+
     /// Forgets at most `most` of the oldest entries whose time is `upto` or earlier.
     pub(crate) fn forget(&mut self, upto: Time, most: u32) {
+        self.forget_each(upto, most, |_, _| {});
+    }
+
+    /// The same, and tells what was known of each.
+    pub(crate) fn forget_each(&mut self, upto: Time, most: u32, mut gone: impl FnMut(Identity, V)) {
         for _ in 0..most {
             let Some(mut first) = self.queues.first_entry() else { break };
             let Some((until, identity)) = first.get_mut().pop_front_if(|(until, _)| *until <= upto) else {
@@ -71,8 +100,10 @@ impl<V: Copy> Gate<V> {
                 first.remove();
             }
             self.queued -= 1;
-            if self.records.get(&identity).is_some_and(|record| record.until <= until) {
-                self.records.remove(&identity);
+            if self.records.get(&identity).is_some_and(|record| record.until <= until)
+                && let Some(record) = self.records.remove(&identity)
+            {
+                gone(identity, record.value);
             }
         }
     }
@@ -104,6 +135,19 @@ impl<V: Copy> Gate<V> {
         if let Some(value) = value {
             self.records.insert(identity, Record { until, value });
         }
+        self.queue(until, identity);
+    }
+
+    /// Remembers `identity`, of which nothing may be known; false if something is.
+    pub(crate) fn add(&mut self, until: Time, identity: Identity, value: V) -> bool {
+        if self.records.insert(identity, Record { until, value }).is_some() {
+            return false;
+        }
+        self.queue(until, identity);
+        true
+    }
+
+    fn queue(&mut self, until: Time, identity: Identity) {
         self.queues.entry(until.0 / STRETCH_MS).or_default().push_back((until, identity));
         self.queued += 1;
     }
@@ -134,44 +178,6 @@ pub(crate) fn take_gate<V: Copy>(
         gate.restore(until, identity, value);
     }
     Ok(())
-}
-
-/// A fixed hash whose seed is an input: the same run gives the same table, and no producer can aim at it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SeededHash(pub(crate) u64);
-
-impl BuildHasher for SeededHash {
-    type Hasher = Mix;
-
-    fn build_hasher(&self) -> Mix {
-        Mix(self.0 ^ 0x9e37_79b9_7f4a_7c15)
-    }
-}
-
-/// Folds words by multiplication; the keys are digests already, so little mixing is needed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mix(u64);
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    }
-
-    fn write_usize(&mut self, length: usize) {
-        self.write_u64(length as u64);
-    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod slot_bytes;
 pub(crate) mod snapshot;
 pub(crate) mod sorted;
 pub(crate) mod spent;
+pub(crate) mod table;
 pub(crate) mod tenant;
 pub(crate) mod version;
 
@@ -137,7 +138,7 @@ impl State {
             buried: Spent::default(),
             secret: [0; 32],
             effects: Effects::default(),
-            commits: Commits::default(),
+            commits: Commits::new(seed),
             outputs: Outputs::default(),
             runs: Runs::default(),
             entities: Entities::default(),

@@ -8,7 +8,6 @@
 use alloc::vec::Vec;
 
 use crate::state::State;
-use crate::state::commit::Commits;
 use crate::state::effect::record::Effects;
 use crate::state::gate::Gate;
 use crate::state::group::{Group, Pending};
@@ -79,7 +78,7 @@ impl Pending {
 }
 
 impl<V: Copy> Gate<V> {
-    fn shift_back(&mut self, by_ms: u64) {
+    pub(crate) fn shift_back(&mut self, by_ms: u64) {
         let mut moved = self.emptied();
         for (until, identity, value) in self.entries() {
             moved.restore(until.moved_back(by_ms), identity, value);
@@ -98,12 +97,6 @@ impl Effects {
                 }
             });
         }
-    }
-}
-
-impl Commits {
-    fn shift_back(&mut self, by_ms: u64) {
-        self.move_ends(|until| until.moved_back(by_ms));
     }
 }
 

@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use crate::support::{Draft, START};
 use driftq_core::{
-    Action, Answer, Input, KeyHash, LeaseRequest, NewMessage, Order, OrderInput, Output, Position, Receipt,
-    Settings, Settlement, Shard, Start, State, Ticket, Time, TopicId, TopicSettings, Verdict,
+    Action, Answer, Commit, CommitInput, Identity, Input, KeyHash, LeaseRequest, NewMessage, Order,
+    OrderInput, Output, Position, Receipt, Settings, Settlement, Shard, Start, State, Ticket, Time, TopicId,
+    TopicSettings, Verdict,
 };
 
 const MILLION: usize = 1_000_000;
@@ -27,6 +28,7 @@ impl Bench {
             partition_messages_max: u64::MAX,
             partition_bytes_max: u64::MAX,
             lease_in_flight_max: u32::MAX,
+            commits_max: u64::MAX,
             ..Settings::default()
         };
         let shard = Shard::new(limits, State::new(1));
@@ -241,4 +243,62 @@ fn cost_of_an_ack_beside_what_is_not_durable() {
         }
         println!("ack beside {unsynced:>6} that are not durable: {:>7} ns", start.elapsed().as_nanos() / 500);
     }
+}
+
+#[test]
+#[ignore = "prints numbers for people; takes a while"]
+fn cost_of_a_key_that_is_remembered() {
+    cost_of_what_is_remembered("a message with a key", |topic, key| {
+        let message = Draft { value: String::new(), ..plain(topic) }.keyed(key).message();
+        Input::Produce { ticket: Ticket(1), message }
+    });
+}
+
+#[test]
+#[ignore = "prints numbers for people; takes a while"]
+fn cost_of_a_commit_that_is_remembered() {
+    cost_of_what_is_remembered("a commit by key, of a message", |topic, key| {
+        let messages = vec![Draft { value: String::new(), ..plain(topic) }.message()];
+        let commit = Commit { name: Some(Identity::of("", "commit", key)), messages, ..Commit::default() };
+        Input::Commit(CommitInput::One { ticket: Ticket(1), commit: Box::new(commit) })
+    });
+}
+
+/// Two millions, in the memory of a process that has done nothing else before; of the messages next to nothing is kept.
+fn cost_of_what_is_remembered(name: &str, input: impl Fn(TopicId, &str) -> Input) {
+    const REMEMBERED: usize = 2 * MILLION;
+    let retention = TopicSettings { retention_bytes: Some(1), ..TopicSettings::default() };
+    let (mut bench, topic) = Bench::new(retention);
+    let (memory, mut spent, mut longest) = (resident_bytes(), 0, 0);
+    for n in 0..REMEMBERED {
+        let input = input(topic, &n.to_string());
+        let start = Instant::now();
+        bench.tell(input);
+        let took = start.elapsed().as_nanos();
+        spent += took;
+        longest = longest.max(took);
+        if n % BATCH == 0 {
+            bench.now = bench.now.after_ms(100);
+            bench.sync();
+            bench.out.actions.clear();
+        }
+    }
+    let (each, longest) = (spent / REMEMBERED as u128, longest / 1000);
+    let bytes = resident_bytes().saturating_sub(memory) / REMEMBERED;
+    println!("{name}: {each} ns, {bytes} bytes; the longest took {longest} µs");
+    let start = Instant::now();
+    let snapshot = bench.shard.state().encode();
+    let (written, start) = (start.elapsed(), Instant::now());
+    State::decode(&snapshot, 1).expect("a snapshot that was just written");
+    println!(
+        "  a snapshot of {} bytes: written in {written:?}, read in {:?}",
+        snapshot.len(),
+        start.elapsed()
+    );
+}
+
+/// Memory of this process that is in use.
+fn resident_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    pages.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or_default() * 4096
 }
