@@ -1,5 +1,6 @@
 //! How the threads of one shard wake its keeper, and how the keeper wakes the log.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(crate) struct KeeperSignal {
     state: Mutex<State>,
     keeper: Condvar,
     log: Condvar,
+    /// How large the newest snapshot is; zero if that is not known.
+    snapshot_bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -45,6 +48,17 @@ struct State {
 }
 
 impl KeeperSignal {
+    /// Whether so much log is enough for a snapshot, of which one is wanted after each `every` bytes. To make one takes
+    /// as long as the one before is large, whatever has happened since: the larger, the more log there must be.
+    pub(crate) fn is_snapshot_due(&self, unfolded: u64, every: u64) -> bool {
+        unfolded >= every.max(self.snapshot_bytes.load(Ordering::Relaxed))
+    }
+
+    /// A snapshot was made, or read.
+    pub(crate) fn note_snapshot(&self, bytes: usize) {
+        self.snapshot_bytes.store(bytes as u64, Ordering::Relaxed);
+    }
+
     /// Wakes the keeper: something may be due.
     pub(crate) fn ring(&self) {
         let mut state = lock(&self.state);

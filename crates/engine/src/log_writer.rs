@@ -87,7 +87,7 @@ impl<L: Log> LogWriter<L> {
         let unfolded = distance(self.archive.snapshot_upto(), end, config.segment_bytes);
         meters.replay_bytes.set(unfolded);
         tell_room(&self.shared, &self.archive);
-        if !self.archive.is_stocked() || unfolded >= config.snapshot_every_bytes {
+        if !self.archive.is_stocked() || signal.is_snapshot_due(unfolded, config.snapshot_every_bytes) {
             signal.ring();
         }
         Ok(synced)

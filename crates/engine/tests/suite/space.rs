@@ -2,7 +2,7 @@
 
 use crate::common::{ack_of, at, config, next, reader, restart_killed, soon, start, text, until, value};
 use driftq_core::Message;
-use driftq_engine::{Broker, Config, Stream};
+use driftq_engine::{Broker, Config, Draft, Stream};
 
 const SEGMENT_BYTES: u32 = 64 << 10;
 
@@ -71,6 +71,46 @@ async fn one_old_message_does_not_keep_its_segment() {
     assert!(restarted.recovery.snapshot_at.is_some());
     let mut old = restarted.broker.consume(reader("old", "other")).await.unwrap();
     assert_eq!(value(&next(&mut old).await), "precious");
+}
+
+/// To make a snapshot takes as long as the state is large. It must not be made over and over because of little.
+#[tokio::test]
+async fn a_large_snapshot_is_made_only_after_as_much_log() {
+    const SMALL: usize = 20_000;
+    let dir = tempfile::tempdir().unwrap();
+    let broker = start(small(at(dir.path())));
+    broker.create_topic("t", 1).await.unwrap();
+    broker.create_topic("unread", 1).await.unwrap();
+    let fill = async || {
+        let drafts = (0..SMALL / 20).map(|_| Draft { message: text("x"), ..Draft::default() }).collect();
+        for stored in soon(broker.produce_many("unread", drafts)).await {
+            stored.unwrap();
+        }
+    };
+    for _ in 0..20 {
+        fill().await;
+    }
+    // The next one knows of all of them.
+    let before = broker.counters().snapshots;
+    until("a snapshot is made", async || {
+        fill().await;
+        broker.counters().snapshots > before
+    })
+    .await;
+    let size = || {
+        let snapshots = std::fs::read_dir(dir.path()).unwrap().flatten();
+        let snapshots = snapshots.filter(|entry| entry.path().extension().is_some_and(|end| end == "snap"));
+        snapshots.map(|entry| entry.metadata().map_or(0, |data| data.len())).max().unwrap()
+    };
+    let (size, counters) = (size(), broker.counters());
+    assert!(size > 3 * small(config()).snapshot_every_bytes, "{size}");
+    let mut stream = broker.consume(reader("t", "g")).await.unwrap();
+    let written = || broker.counters().written_bytes - counters.written_bytes;
+    while written() < 3 * size {
+        work(&broker, &mut stream, 20).await;
+    }
+    let made = broker.counters().snapshots - counters.snapshots;
+    assert!((1..=3).contains(&made), "{made} snapshots of {size} bytes in {} bytes of log", written());
 }
 
 #[tokio::test]
