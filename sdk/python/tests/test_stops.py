@@ -76,14 +76,19 @@ def test_second_signal_ends_the_process(shared: Server, handler: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["threads", "tasks"])
-def test_signal_while_there_is_no_server(kind: str) -> None:
-    """The worker asks, and nobody answers: it ends at once, and not when its `start_timeout` is over."""
+@pytest.mark.parametrize("sent_to", ["the process", "another thread"])
+def test_signal_while_there_is_no_server(kind: str, sent_to: str) -> None:
+    """The worker asks, and nobody answers: it ends at once, and not when its `start_timeout` is over. The kernel may
+    show a signal to any thread, and an event loop that waits is not interrupted by one of another thread."""
     assert threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
 
     def answer(connection: socket.socket) -> None:
         connection.recv(65_536)
-        os.kill(os.getpid(), signal.SIGTERM)
+        if sent_to == "another thread":
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        else:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     async def main(url: str) -> None:
         async with driftq.AsyncClient(url) as client:
@@ -99,6 +104,7 @@ def test_signal_while_there_is_no_server(kind: str) -> None:
         else:
             asyncio.run(main(url))
     assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_stop_before_the_run(shared: Server) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,7 @@ class _Ears:
         self._tasks: set[asyncio.Task[Any] | None] = set()
         # Whether the main task waited for workers, and for nothing else, when they were told to stop.
         self._is_awaited = False
+        self._sleep = _wake_at_signals(self.loop)
         for number in _NUMBERS:
             signal.signal(number, self._heed)
 
@@ -73,6 +75,7 @@ class _Ears:
         for number, handler in self._before.items():
             if handler is not None:
                 signal.signal(number, handler)
+        self._sleep()
         is_part = self._main_task not in (None, asyncio.current_task())
         if self._heard and is_part and not self._is_awaited:
             self.loop.call_soon(self._pass_on, _TURNS)
@@ -90,6 +93,33 @@ class _Ears:
             return
         for number in self._heard:
             signal.raise_signal(number)
+
+
+def _wake_at_signals(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+    """Has every signal wake the loop, until the function that it returns is called. Python runs a handler in the main
+    thread, and between two of its own steps: a loop that begins to wait just then, or while the kernel shows the signal
+    to another thread, would hear of it only when something else happens."""
+    before = signal.set_wakeup_fd(-1)
+    if before != -1:
+        # The loop is woken already: of Windows, or because the application has it listen for signals.
+        signal.set_wakeup_fd(before)
+        return lambda: None
+    reading, writing = socket.socketpair()
+    reading.setblocking(False)
+    writing.setblocking(False)
+    # What is written is of no interest, and if it does not fit, the loop has enough to wake up for.
+    loop.add_reader(reading, reading.recv, 4096)
+    signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+
+    def sleep() -> None:
+        current = signal.set_wakeup_fd(-1)
+        if current not in (-1, writing.fileno()):
+            signal.set_wakeup_fd(current)
+        loop.remove_reader(reading)
+        reading.close()
+        writing.close()
+
+    return sleep
 
 
 _ears: _Ears | None = None
