@@ -15,6 +15,7 @@ import pytest
 from strangers import raw_server
 
 import driftq
+from driftq._stop_signals import listen
 from driftq.testing import Server
 
 NEVER_ENDS = """
@@ -103,6 +104,29 @@ def test_signal_while_there_is_no_server(kind: str, sent_to: str) -> None:
             worker.run()
         else:
             asyncio.run(main(url))
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_signal_after_a_loop_was_given_up() -> None:
+    """A program may drop an event loop with a worker in it, and begin another one, which then is the one to hear."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def given_up() -> None:
+        assert listen(lambda: pytest.fail("it is gone")) is not None
+
+    async def heard() -> None:
+        stopped = asyncio.Event()
+        leave = listen(stopped.set)
+        assert leave is not None
+        threading.Thread(target=lambda: signal.pthread_kill(threading.get_ident(), signal.SIGTERM)).start()
+        await asyncio.wait_for(stopped.wait(), 20)
+        leave()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(given_up())
+    loop.close()
+    asyncio.run(heard())
     assert signal.getsignal(signal.SIGTERM) is before
     assert signal.set_wakeup_fd(-1) == -1
 

@@ -72,13 +72,17 @@ class _Ears:
         if self._stops:
             return
         _ears = None
+        self.end()
+        is_part = self._main_task not in (None, asyncio.current_task())
+        if self._heard and is_part and not self._is_awaited:
+            self.loop.call_soon(self._pass_on, _TURNS)
+
+    def end(self) -> None:
+        """Leaves the signals to whoever had them before."""
         for number, handler in self._before.items():
             if handler is not None:
                 signal.signal(number, handler)
         self._sleep()
-        is_part = self._main_task not in (None, asyncio.current_task())
-        if self._heard and is_part and not self._is_awaited:
-            self.loop.call_soon(self._pass_on, _TURNS)
 
     def _pass_on(self, turns: int) -> None:
         """Unless the main task goes on by itself: then it waited for the workers, and knows that they have ended."""
@@ -115,7 +119,8 @@ def _wake_at_signals(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
         current = signal.set_wakeup_fd(-1)
         if current not in (-1, writing.fileno()):
             signal.set_wakeup_fd(current)
-        loop.remove_reader(reading)
+        if not loop.is_closed():
+            loop.remove_reader(reading)
         reading.close()
         writing.close()
 
@@ -132,6 +137,9 @@ def listen(stop: Callable[[], None]) -> Callable[[], None] | None:
     if threading.current_thread() is not threading.main_thread():
         return None
     if _ears is None or _ears.loop is not asyncio.get_running_loop():
+        if _ears is not None:
+            # Its loop was given up with workers in it.
+            _ears.end()
         _ears = _Ears()
     return _ears.join(stop)
 
