@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use driftq_core::{
     About, Abroad, Answer, BeginEffect, EffectAnswer, EffectInput, EffectLease, Identity, Input, NewBlob,
@@ -25,10 +25,7 @@ impl Broker {
     pub async fn begin_effect(&self, call: &EffectCall<'_>) -> Result<Begun, Failure> {
         let shard = self.effect_shard(call);
         if self.is_all_in(shard, call) {
-            match self.begin_in(shard, call, Abroad::Nothing).await? {
-                Said::Begun(begun) => Ok(begun),
-                free @ Said::Free { .. } => Err(unexpected(&free)),
-            }
+            self.begin_in(shard, call, Abroad::Nothing).await?.begun()
         } else {
             Box::pin(self.begin_abroad(shard, call)).await
         }
@@ -67,10 +64,8 @@ impl Broker {
     async fn begin_abroad(&self, shard: &Shared, call: &EffectCall<'_>) -> Result<Begun, Failure> {
         let identity = Identity::of(&call.about.tenant, &call.about.scope, &call.about.key);
         let delivery = call.delivery.filter(|receipt| receipt.topic.shard() == shard.id);
-        let patience = Instant::now() + Duration::from_millis(call.wait_ms);
+        let (asked_at, mut wait_ms) = (Instant::now(), call.wait_ms);
         loop {
-            let left = patience.saturating_duration_since(Instant::now());
-            let wait_ms = u64::try_from(left.as_millis()).unwrap_or(call.wait_ms);
             let asks = EffectCall { wait_ms, ..call.clone() };
             let raised = match self.begin_in(shard, &asks, Abroad::Unchecked).await? {
                 Said::Begun(begun) => return Ok(begun),
@@ -87,11 +82,13 @@ impl Broker {
                 }
             }
             let takes = EffectCall { wait_ms: 0, delivery, expect: Vec::new(), ..call.clone() };
-            match self.begin_in(shard, &takes, abroad).await? {
+            match self.begin_in(shard, &takes, abroad).await?.begun()? {
                 // Another asker was faster: its ending is waited for, like that of any other holder.
-                Said::Begun(Begun::Running { .. }) if wait_ms > 0 => {}
-                Said::Begun(begun) => return Ok(begun),
-                free @ Said::Free { .. } => return Err(unexpected(&free)),
+                Begun::Running { .. } if wait_ms > 0 => {
+                    let waited_ms = u64::try_from(asked_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+                    wait_ms = call.wait_ms.saturating_sub(waited_ms);
+                }
+                begun => return Ok(begun),
             }
         }
     }
@@ -140,8 +137,7 @@ impl Broker {
             Failure::refused(reject, &call.expect)
         })?;
         match seen_begun(shard, answer).await {
-            Ok(Said::Begun(begun)) => Ok(begun),
-            Ok(free @ Said::Free { .. }) => Err(unexpected(&free)),
+            Ok(said) => said.begun(),
             // Moved while it was being read: this one is asked for again.
             Err(Lost::Gone) => self.begin_effect(call).await,
             Err(lost) => Err(unreadable(lost)),
@@ -158,6 +154,16 @@ enum Said {
     Free {
         raised: bool,
     },
+}
+
+impl Said {
+    /// What an asker is told that has left nothing unchecked.
+    fn begun(self) -> Result<Begun, Failure> {
+        match self {
+            Self::Begun(begun) => Ok(begun),
+            free @ Self::Free { .. } => Err(unexpected(&free)),
+        }
+    }
 }
 
 /// An answer with what the log keeps about the effect; counted.

@@ -54,7 +54,7 @@ impl KeeperSignal {
         unfolded >= every.max(self.snapshot_bytes.load(Ordering::Relaxed))
     }
 
-    /// A snapshot was made, or read.
+    /// A snapshot was made.
     pub(crate) fn note_snapshot(&self, bytes: usize) {
         self.snapshot_bytes.store(bytes as u64, Ordering::Relaxed);
     }

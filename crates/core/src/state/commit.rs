@@ -65,7 +65,7 @@ impl Commits {
     /// A parcel has arrived: the commit that has sent it, if it is remembered, knows from now on where its message lies.
     pub(crate) fn arrive(&mut self, number: u64, stored: Stored) {
         let Some(name) = self.senders.remove(&number) else { return };
-        let Some((_, record)) = self.records.known(&name) else { return };
+        let Some(record) = self.records.known(&name) else { return };
         let Results { mut done, mut away } = decoded(bytes_of(&self.long, &name, &record));
         if let Some(unknown) = away.remove(&number).and_then(|place| done.stored.get_mut(place)) {
             *unknown = stored;

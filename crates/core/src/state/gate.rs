@@ -15,7 +15,8 @@ const STRETCH_MS: u64 = 1000;
 /// Times come in order as long as the lifetime and the clock stay what they are. After a start with a shorter
 /// lifetime, or with the clock set back, they do not: in one queue a late record would then keep all those behind it.
 ///
-/// A queue may hold entries that a later renewal made stale; they are skipped when their turn comes. Listing the records walks the queues.
+/// A queue may hold entries that a later renewal made stale; they are skipped when their turn comes. Listing the records
+/// walks the queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate<V> {
     records: Table<Record<V>>,
@@ -56,16 +57,16 @@ impl<V: Copy> Gate<V> {
         self.records.remove(identity).is_some()
     }
 
-    /// What is known of `identity`, and until when, also if its time has passed.
-    pub(crate) fn known(&self, identity: &Identity) -> Option<(Time, V)> {
-        self.records.get(identity).map(|record| (record.until, record.value))
+    /// What is known of `identity`, also if its time has passed.
+    pub(crate) fn known(&self, identity: &Identity) -> Option<V> {
+        self.records.get(identity).map(|record| record.value)
     }
 
-    /// Knows something else of `identity` from now on, for as long as before; false if nothing was known.
-    pub(crate) fn change(&mut self, identity: &Identity, value: V) -> bool {
-        let Some(record) = self.records.get_mut(identity) else { return false };
-        record.value = value;
-        true
+    /// What is known of `identity` is something else from now on, for as long as before.
+    pub(crate) fn change(&mut self, identity: &Identity, value: V) {
+        if let Some(record) = self.records.get_mut(identity) {
+            record.value = value;
+        }
     }
 
     /// Forgets `identity` at once, and its place in the queue, too: that is searched for.

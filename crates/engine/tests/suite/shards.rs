@@ -377,17 +377,37 @@ async fn an_effect_that_is_taken_on_is_held_to_its_first_condition() {
     broker.finish_effect(lease.receipt, &paid()).await.unwrap();
 }
 
+/// A scope whose effects live in another shard than entities do.
+async fn scope_elsewhere(broker: &Broker) -> String {
+    for number in 0_u32.. {
+        let scope = format!("scope-{number}");
+        if shard_of_effect(&begin(broker, &effect(&scope, "any")).await) != ShardId(0) {
+            return scope;
+        }
+    }
+    unreachable!("scopes are spread by their hash")
+}
+
+/// As in one shard: an asker may wait for so long, and not a moment longer.
+#[tokio::test]
+async fn a_wait_has_the_same_bound_where_another_shard_is_asked() {
+    let broker = start(several());
+    let scope = scope_elsewhere(&broker).await;
+    let expect = vec![Expected { entity: "order-1".into(), version: 0 }];
+    let waits = |wait_ms| EffectCall { wait_ms, expect: expect.clone(), ..effect(&scope, "order-1") };
+    for wait_ms in [60_001, u64::MAX] {
+        let refused = broker.begin_effect(&waits(wait_ms)).await.unwrap_err();
+        let too_long = Reject::Invalid("wait_ms must be at most 60000");
+        assert_eq!(refused, Failure::Reject(too_long), "{wait_ms}");
+    }
+    assert_ne!(shard_of_effect(&begin(&broker, &waits(60_000)).await), ShardId(0));
+}
+
 #[tokio::test]
 async fn a_condition_is_forgotten_with_the_record_that_met_it() {
     let broker = start(several());
     // Not of a delivery, whose message could ask for it again for as long as it is kept.
-    let mut scope = String::new();
-    for number in 0_u32.. {
-        scope = format!("scope-{number}");
-        if shard_of_effect(&begin(&broker, &effect(&scope, "any")).await) != ShardId(0) {
-            break;
-        }
-    }
+    let scope = scope_elsewhere(&broker).await;
     let expect = vec![Expected { entity: "order-1".into(), version: 0 }];
     let on_first = EffectCall { ttl_ms: Some(1), expect, ..effect(&scope, "order-1") };
     let lease = begin(&broker, &on_first).await;
