@@ -4,7 +4,7 @@ const EMPTY_MAX = 64;
 /**
  * Things in the order in which they came, that come and go all the time, and mostly go in that order. Not a Set: when a Set
  * needs a new table, the one before keeps pointing to it, and to what it held. Where one of these is old, all that came
- * after it stays until the next full collection. For the same reason nothing is copied here into another array.
+ * after it stays until the next full collection. For the same reason what is left moves together within its array.
  */
 export class Bag<T> {
   readonly #places: (T | undefined)[] = [];
