@@ -82,9 +82,12 @@ pub fn each_message<'a>(form: Form, body: &'a [u8], mut visit: impl FnMut(Messag
         Form::One => visit(Message::from_json(body)?),
         Form::Lines => each_line(body, visit)?,
         Form::Array => {
-            let mut json = serde_json::Deserializer::from_slice(body);
+            let explain =
+                |error: Option<&_>| read::explain_seed(Elements { visit: drop::<Message<'_>> }, body, error);
+            let text = std::str::from_utf8(body).map_err(|_| explain(None))?;
+            let mut json = serde_json::Deserializer::from_str(text);
             let read = Elements { visit }.deserialize(&mut json).and_then(|()| json.end());
-            read.map_err(|error| read::explain_seed(Elements { visit: drop::<Message<'_>> }, body, &error))?;
+            read.map_err(|error| explain(Some(&error)))?;
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::labels::{self, Labels};
 use super::retry_policy::RetryPolicy;
 use super::settle::is_false;
+use super::write::ObjectWriter;
 use crate::moment::Moment;
 
 /// One message. With a `lease` it is a delivery, which its holder must settle.
@@ -82,6 +83,16 @@ pub struct ItemOrigin<'a> {
     pub offset: u64,
 }
 
+impl ItemOrigin<'_> {
+    fn write(&self, object: &mut ObjectWriter<'_>) {
+        let Self { topic, incarnation, partition, offset } = self;
+        object.text("topic", topic);
+        object.value("incarnation", incarnation);
+        object.value("partition", partition);
+        object.value("offset", offset);
+    }
+}
+
 impl<'a> Item<'a> {
     /// Puts the key where it belongs: `key` if it is UTF-8, `key_b64` if not.
     #[must_use]
@@ -115,7 +126,35 @@ impl<'a> Item<'a> {
 
     /// Appends its JSON to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
-        serde_json::to_writer(out, self).expect("texts and numbers always have a JSON form");
+        let Self { topic, partition, offset, key, key_b64, value, value_b64, priority, produced_at, .. } =
+            self;
+        let Self { deliver_at, envelope, routing, last_error, origin, lease, kept, payload_hidden, .. } =
+            self;
+        let mut object = ObjectWriter::new(out);
+        object.text("topic", topic);
+        object.value("partition", partition);
+        object.value("offset", offset);
+        object.text_if_any("key", key);
+        object.value_if_some("key_b64", key_b64.as_ref());
+        if let Some(value) = value {
+            object.text("value", value);
+        }
+        object.value_if_some("value_b64", value_b64.as_ref());
+        object.value("priority", priority);
+        object.value("produced_at", produced_at);
+        object.value_if_some("deliver_at", deliver_at.as_ref());
+        object.value_if_some("envelope", envelope.as_ref());
+        object.value_if_some("routing", routing.as_ref());
+        object.text_if_any("last_error", last_error);
+        if let Some(origin) = origin {
+            object.object("origin", |object| origin.write(object));
+        }
+        if let Some(lease) = lease {
+            object.object("lease", |object| lease.write(object));
+        }
+        object.flag("kept", *kept);
+        object.flag("payload_hidden", *payload_hidden);
+        object.end();
     }
 }
 
@@ -132,6 +171,16 @@ pub struct Lease<'a> {
     /// does is part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Cow<'a, str>>,
+}
+
+impl Lease<'_> {
+    fn write(&self, object: &mut ObjectWriter<'_>) {
+        let Self { token, attempt, expires_at, traceparent } = self;
+        object.text("token", token);
+        object.value("attempt", attempt);
+        object.value("expires_at", expires_at);
+        object.value_if_some("traceparent", traceparent.as_ref());
+    }
 }
 
 /// A router's word on a message.
@@ -240,4 +289,23 @@ pub struct Attempt<'a> {
     pub leased_at: Moment,
     /// When it ended.
     pub ended_at: Moment,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_writes_itself_as_serde_writes_it() {
+        let least =
+            r#"{"topic":"t","partition":0,"offset":1,"priority":0,"produced_at":"2026-01-02T03:04:05Z"}"#;
+        let full = r#"{"topic":"a\"b","partition":4294967295,"offset":18446744073709551615,"key":"k","key_b64":"/w==","value":"line\nline","value_b64":"/w==","priority":9,"produced_at":"2026-01-02T03:04:05.678Z","deliver_at":"2026-01-02T03:04:05Z","envelope":{"run_id":"r","labels":{"a":"b"}},"routing":{"label":"l","meta":{"m":"n"}},"last_error":"e","origin":{"topic":"o","incarnation":1,"partition":2,"offset":3},"lease":{"token":"x","attempt":4,"expires_at":"2026-01-02T03:04:05Z","traceparent":"00-1"},"kept":true,"payload_hidden":true}"#;
+        for text in [least, full] {
+            let item: Item<'_> = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::to_string(&item).unwrap(), text);
+            let mut out = b"before".to_vec();
+            item.write(&mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("before{text}"));
+        }
+    }
 }

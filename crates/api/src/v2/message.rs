@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 
 use crate::ToSchema;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
 #[cfg(feature = "openapi")]
@@ -17,6 +19,7 @@ use super::limits::{DURATION_MS_MAX, KEY_BYTES_MAX, PRIORITY_MAX};
 use super::read::{self, bytes, json, number, structure, text};
 #[cfg(feature = "openapi")]
 use super::shape;
+use super::write::ObjectWriter;
 use crate::fault::Fault;
 use crate::moment::Moment;
 
@@ -118,6 +121,28 @@ impl<'a> Message<'a> {
     /// From a JSON body that holds one message.
     pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
         read::object(body)
+    }
+
+    /// Appends its JSON to `out`.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let Self { key, value, priority, due, envelope } = self;
+        let mut object = ObjectWriter::new(out);
+        match std::str::from_utf8(key) {
+            Ok(key) => object.text_if_any("key", key),
+            Err(_) => object.text("key_b64", &STANDARD.encode(key)),
+        }
+        match std::str::from_utf8(value) {
+            Ok(value) => object.text("value", value),
+            Err(_) => object.text("value_b64", &STANDARD.encode(value)),
+        }
+        object.value("priority", priority);
+        match due {
+            None => {}
+            Some(Due::At(at)) => object.value("deliver_at", at),
+            Some(Due::AfterMs(millis)) => object.value("delay_ms", millis),
+        }
+        object.value_if_some("envelope", envelope.as_ref());
+        object.end();
     }
 
     fn checked(fields: Fields<'a>) -> Result<Self, &'static str> {

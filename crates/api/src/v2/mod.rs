@@ -53,6 +53,7 @@ mod state;
 mod status;
 mod tenant;
 mod topic;
+mod write;
 
 pub use audit::{Audit, AuditEntry, AuditQuery};
 pub use batch::{Form, each_message, expect_json, messages};

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 
 use crate::ToSchema;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::de::{Deserializer, Error};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,7 @@ use crate::v2::limits::{ERROR_BYTES_MAX, LEASE_MS_MAX, TOKEN_BYTES_MAX};
 use crate::v2::read::{self, bytes, number, structure, text};
 #[cfg(feature = "openapi")]
 use crate::v2::shape;
+use crate::v2::write::ObjectWriter;
 
 /// `POST /v2/effects/finish`: this is the outcome. The same outcome again is fine, another one is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +118,30 @@ impl<'a> EffectFinish<'a> {
     /// From a JSON body.
     pub fn from_json(body: &'a [u8]) -> Result<Self, Fault> {
         read::object(body)
+    }
+
+    /// Appends its JSON to `out`.
+    pub(in crate::v2) fn write(&self, out: &mut Vec<u8>) {
+        let Self { token, result } = self;
+        let EffectResult { status, code, headers, body: _, error } = result;
+        let (body, body_b64) = result.body_fields();
+        let mut object = ObjectWriter::new(out);
+        object.text("token", token);
+        object.value("status", status);
+        object.value_if_some("code", code.as_ref());
+        if !headers.is_empty() {
+            object.object("headers", |object| {
+                headers.pairs().iter().for_each(|(name, value)| object.pair(name, value));
+            });
+        }
+        if let Some(body) = &body {
+            object.text("body", body);
+        }
+        if let Some(body) = &body_b64 {
+            object.text("body_b64", &STANDARD.encode(body));
+        }
+        object.text_if_any("error", error);
+        object.end();
     }
 
     fn checked(fields: Fields<'a>) -> Result<Self, &'static str> {

@@ -25,9 +25,11 @@ const DETAIL_BYTES_MAX: usize = 1000;
 
 /// Reads a whole body as one object.
 pub(super) fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Fault> {
-    match serde_json::from_slice::<Object<T>>(body) {
+    // The encoding is checked once, and not text by text.
+    let Ok(text) = std::str::from_utf8(body) else { return Err(explain::<Object<T>>(body, None)) };
+    match serde_json::from_str::<Object<T>>(text) {
         Ok(Object(value)) => Ok(value),
-        Err(error) => Err(explain::<Object<T>>(body, &error)),
+        Err(error) => Err(explain::<Object<T>>(body, Some(&error))),
     }
 }
 
@@ -38,9 +40,9 @@ pub(super) fn begins_with(body: &[u8], name: &str) -> bool {
     matches!(first, Some(Ok(first)) if first == name)
 }
 
-/// Says where in `body` the reading of a `T` fails, which it does.
+/// Says where in `body` the reading of a `T` fails, which it does; `first` is how it failed, unless it is not UTF-8.
 #[cold]
-pub(super) fn explain<'a, T: Deserialize<'a>>(body: &'a [u8], first: &serde_json::Error) -> Fault {
+fn explain<'a, T: Deserialize<'a>>(body: &'a [u8], first: Option<&serde_json::Error>) -> Fault {
     explain_seed(std::marker::PhantomData::<T>, body, first)
 }
 
@@ -49,7 +51,7 @@ pub(super) fn explain<'a, T: Deserialize<'a>>(body: &'a [u8], first: &serde_json
 pub(super) fn explain_seed<'a, S: DeserializeSeed<'a>>(
     seed: S,
     body: &'a [u8],
-    first: &serde_json::Error,
+    first: Option<&serde_json::Error>,
 ) -> Fault {
     let mut track = serde_path_to_error::Track::new();
     let mut json = serde_json::Deserializer::from_slice(body);
@@ -57,7 +59,10 @@ pub(super) fn explain_seed<'a, S: DeserializeSeed<'a>>(
     match result {
         Err(error) => fault(&track.path().to_string(), &error),
         // The value is good and something follows it.
-        Ok(_) => fault(".", first),
+        Ok(_) => match first {
+            Some(first) => fault(".", first),
+            None => Fault::new(Code::InvalidJson, "invalid JSON: it is not UTF-8"),
+        },
     }
 }
 
@@ -158,6 +163,18 @@ mod tests {
         assert!(message.starts_with("a`, expected b: unknown field, expected one of `name`"), "{message}");
         let (_, message) = read(&format!(r#"{{"{}":1}}"#, "é".repeat(5000))).unwrap_err();
         assert!(message.len() < 1010 && message.ends_with('…'), "{message}");
+    }
+
+    #[test]
+    fn what_is_not_utf_8_is_refused_wherever_it_stands() {
+        for (body, message) in [
+            (&b"{\"name\":\"\xff\"}"[..], "invalid JSON: invalid unicode code point at line 1 column 10"),
+            (b"{\"name\":\"a\"}\xff", "invalid JSON: it is not UTF-8"),
+            (b"\xff", "invalid JSON: expected value at line 1 column 1"),
+        ] {
+            let fault = object::<Outer<'_>>(body).unwrap_err();
+            assert_eq!((fault.code, &*fault.message), (Code::InvalidJson, message));
+        }
     }
 
     #[test]

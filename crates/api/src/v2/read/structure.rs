@@ -144,6 +144,10 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ValuesVisitor<
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
         let mut list = Vec::with_capacity(items.size_hint().unwrap_or(0).min(RESERVED_MAX));
         while let Some(item) = items.next_element()? {
+            // Most have one item, and items are large: no room for others before there are any.
+            if list.is_empty() {
+                list.reserve_exact(1);
+            }
             if list.len() == MAX {
                 return Err(A::Error::custom(format_args!("must have at most {MAX} items, has more")));
             }

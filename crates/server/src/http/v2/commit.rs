@@ -106,7 +106,7 @@ fn taken<'a>(
     }
     // As it was understood: a client that builds the body anew may order it differently.
     said.clear();
-    serde_json::to_writer(&mut *said, &asked).expect("texts and numbers always have a JSON form");
+    asked.write(said);
     let broker = &request.app.broker;
     let is_fenced = !(asked.ack.is_empty() && asked.fence.is_empty() && asked.effects.is_empty());
     let (name, said_as) = match name {
