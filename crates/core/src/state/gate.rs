@@ -19,7 +19,7 @@ const STRETCH_MS: u64 = 1000;
 /// walks the queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate<V> {
-    records: Table<Record<V>>,
+    records: Table<Identity, Record<V>>,
     /// By stretch; none is empty.
     queues: BTreeMap<u64, VecDeque<(Time, Identity)>>,
     /// Entries of all queues.

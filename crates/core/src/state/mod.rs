@@ -137,7 +137,7 @@ impl State {
             acked: Spent::default(),
             buried: Spent::default(),
             secret: [0; 32],
-            effects: Effects::default(),
+            effects: Effects::new(seed),
             commits: Commits::new(seed),
             outputs: Outputs::default(),
             runs: Runs::default(),

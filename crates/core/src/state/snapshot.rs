@@ -179,7 +179,7 @@ impl State {
 
     /// Reads effects, and what commits and runs tell of them.
     fn take_work(&mut self, take: &mut Take<'_>, version: u32) -> Result<(), Malformed> {
-        self.effects = Effects::decode(take)?;
+        self.effects = Effects::decode(take, self.seed)?;
         self.commits = Commits::decode(take, self.seed)?;
         self.outputs = Outputs::decode(take, version)?;
         self.runs = Runs::decode(take, version)?;

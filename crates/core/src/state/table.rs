@@ -1,33 +1,31 @@
-//! A table of millions of identities that grows a little at a time.
+//! A table of millions of records that grows a little at a time.
 //!
 //! A table that doubles holds one input up for as long as it takes to move everything: a tenth of a second in the middle
 //! of a few million. This one consists of parts. Whenever they hold more than they should, one of them is split in two, and
 //! no other is touched (linear hashing).
 
 use alloc::vec::Vec;
-use core::hash::{BuildHasher, Hasher};
+use core::hash::{BuildHasher, Hash, Hasher};
 use core::mem;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use crate::words::id::Identity;
-
 /// Records per part, on average, above which a part is split. Those that wait for their turn have up to twice as many;
 /// both fit well into what a table allots, which is seven eighths of a power of two.
 const PART_RECORDS: usize = 400;
 
-/// Values by identity. Never listed: the order would be that of a hash.
+/// Values by key. Never listed: the order would be that of a hash.
 #[derive(Clone, Debug)]
-pub(crate) struct Table<V> {
+pub(crate) struct Table<K, V> {
     hash: SeededHash,
     /// There is one at least. Those before `split`, and as many at the end, have been split in this round.
-    parts: Vec<HashTable<(Identity, V)>>,
+    parts: Vec<HashTable<(K, V)>>,
     split: usize,
     len: usize,
 }
 
-impl<V> Table<V> {
+impl<K: Copy + Eq + Hash, V> Table<K, V> {
     pub(crate) fn new(hash: SeededHash) -> Self {
         Self { hash, parts: Vec::from([HashTable::new()]), split: 0, len: 0 }
     }
@@ -40,41 +38,41 @@ impl<V> Table<V> {
         self.len
     }
 
-    pub(crate) fn get(&self, identity: &Identity) -> Option<&V> {
-        let hash = self.hash.hash_one(identity);
-        let found = self.parts[self.part_of(hash)].find(hash, |(known, _)| known == identity);
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        let hash = self.hash.hash_one(key);
+        let found = self.parts[self.part_of(hash)].find(hash, |(known, _)| known == key);
         found.map(|(_, value)| value)
     }
 
-    pub(crate) fn get_mut(&mut self, identity: &Identity) -> Option<&mut V> {
-        let hash = self.hash.hash_one(identity);
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let hash = self.hash.hash_one(key);
         let part = self.part_of(hash);
-        let found = self.parts[part].find_mut(hash, |(known, _)| known == identity);
+        let found = self.parts[part].find_mut(hash, |(known, _)| known == key);
         found.map(|(_, value)| value)
     }
 
     /// Puts a value in the place of whatever was there, and gives that back.
-    pub(crate) fn insert(&mut self, identity: Identity, value: V) -> Option<V> {
+    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         if self.len >= self.parts.len() * PART_RECORDS {
             self.split_one();
         }
-        let hash = self.hash.hash_one(identity);
+        let hash = self.hash.hash_one(key);
         let (part, hasher) = (self.part_of(hash), self.hash);
-        let same = |(known, _): &(Identity, V)| *known == identity;
+        let same = |(known, _): &(K, V)| *known == key;
         match self.parts[part].entry(hash, same, |(known, _)| hasher.hash_one(known)) {
             Entry::Occupied(mut known) => Some(mem::replace(&mut known.get_mut().1, value)),
             Entry::Vacant(place) => {
-                place.insert((identity, value));
+                place.insert((key, value));
                 self.len += 1;
                 None
             }
         }
     }
 
-    pub(crate) fn remove(&mut self, identity: &Identity) -> Option<V> {
-        let hash = self.hash.hash_one(identity);
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+        let hash = self.hash.hash_one(key);
         let part = self.part_of(hash);
-        let found = self.parts[part].find_entry(hash, |(known, _)| known == identity).ok()?;
+        let found = self.parts[part].find_entry(hash, |(known, _)| known == key).ok()?;
         self.len -= 1;
         Some(found.remove().0.1)
     }
@@ -97,10 +95,10 @@ impl<V> Table<V> {
         let whole = mem::replace(&mut self.parts[part], HashTable::with_capacity(PART_RECORDS));
         self.parts.push(HashTable::with_capacity(PART_RECORDS));
         self.split = if part + 1 == round { 0 } else { part + 1 };
-        for (identity, value) in whole {
-            let hash = hasher.hash_one(identity);
+        for (key, value) in whole {
+            let hash = hasher.hash_one(key);
             let to = self.part_of(hash);
-            self.parts[to].insert_unique(hash, (identity, value), |(known, _)| hasher.hash_one(known));
+            self.parts[to].insert_unique(hash, (key, value), |(known, _)| hasher.hash_one(known));
         }
     }
 }
@@ -148,6 +146,7 @@ mod tests {
     use alloc::collections::BTreeMap;
 
     use super::*;
+    use crate::words::id::Identity;
 
     fn id(n: u32) -> Identity {
         Identity(digest(n))

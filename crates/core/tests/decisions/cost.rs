@@ -3,11 +3,13 @@
 
 use std::time::Instant;
 
+use crate::support::ledger::{finishing, wish};
 use crate::support::{Draft, START};
+use driftq_core::ledger::Status;
 use driftq_core::{
-    Action, Answer, Commit, CommitInput, Identity, Input, KeyHash, LeaseRequest, NewMessage, Order,
-    OrderInput, Output, Position, Receipt, Settings, Settlement, Shard, Start, State, Ticket, Time, TopicId,
-    TopicSettings, Verdict,
+    Action, Answer, BeginEffect, Commit, CommitInput, EffectInput, EffectReceipt, Identity, Input, KeyHash,
+    LeaseRequest, NewMessage, Order, OrderInput, Output, Position, Receipt, Settings, Settlement, Shard,
+    Start, State, Ticket, Time, TopicId, TopicSettings, Verdict,
 };
 
 const MILLION: usize = 1_000_000;
@@ -250,7 +252,7 @@ fn cost_of_an_ack_beside_what_is_not_durable() {
 fn cost_of_a_key_that_is_remembered() {
     cost_of_what_is_remembered("a message with a key", |topic, key| {
         let message = Draft { value: String::new(), ..plain(topic) }.keyed(key).message();
-        Input::Produce { ticket: Ticket(1), message }
+        vec![Input::Produce { ticket: Ticket(1), message }]
     });
 }
 
@@ -260,20 +262,36 @@ fn cost_of_a_commit_that_is_remembered() {
     cost_of_what_is_remembered("a commit by key, of a message", |topic, key| {
         let messages = vec![Draft { value: String::new(), ..plain(topic) }.message()];
         let commit = Commit { name: Some(Identity::of("", "commit", key)), messages, ..Commit::default() };
-        Input::Commit(CommitInput::One { ticket: Ticket(1), commit: Box::new(commit) })
+        vec![Input::Commit(CommitInput::One { ticket: Ticket(1), commit: Box::new(commit) })]
+    });
+}
+
+#[test]
+#[ignore = "prints numbers for people; takes a while"]
+fn cost_of_an_effect_that_is_remembered() {
+    let mut number = 0;
+    cost_of_what_is_remembered("an effect that is begun and finished", |_, key| {
+        number += 1;
+        let (ticket, receipt) = (Ticket(1), EffectReceipt { number, epoch: 1 });
+        let finish = finishing(receipt, Status::Succeeded, "done");
+        let ask = BeginEffect { owner: "worker".into(), ..wish(key) };
+        vec![
+            Input::Effect(EffectInput::Begin { ticket, ask: Box::new(ask) }),
+            Input::Effect(EffectInput::Finish { ticket, finish }),
+        ]
     });
 }
 
 /// Two millions, in the memory of a process that has done nothing else before; of the messages next to nothing is kept.
-fn cost_of_what_is_remembered(name: &str, input: impl Fn(TopicId, &str) -> Input) {
+fn cost_of_what_is_remembered(name: &str, mut inputs: impl FnMut(TopicId, &str) -> Vec<Input>) {
     const REMEMBERED: usize = 2 * MILLION;
     let retention = TopicSettings { retention_bytes: Some(1), ..TopicSettings::default() };
     let (mut bench, topic) = Bench::new(retention);
     let (memory, mut spent, mut longest) = (resident_bytes(), 0, 0);
     for n in 0..REMEMBERED {
-        let input = input(topic, &n.to_string());
+        let inputs = inputs(topic, &n.to_string());
         let start = Instant::now();
-        bench.tell(input);
+        inputs.into_iter().for_each(|input| bench.tell(input));
         let took = start.elapsed().as_nanos();
         spent += took;
         longest = longest.max(took);

@@ -19,6 +19,8 @@ use crate::words::id::{Identity, Position, RequestHash, Spotted, Time, TopicId};
 const CHUNK_RECORDS: u64 = 64;
 /// A chunk grows by this many bytes at a time, so that little of it is empty.
 const GROWTH_BYTES: usize = 256;
+/// And by this many ends.
+const GROWTH_RECORDS: usize = 16;
 /// A chunk gives room back that is larger than this.
 const SLACK_BYTES: usize = 1024;
 
@@ -29,58 +31,89 @@ pub(crate) struct Packed {
     chunks: BTreeMap<u64, Chunk>,
     len: usize,
     owners: Owners,
+    /// Room for a record on its way into its chunk, used again for the next one.
+    draft: Vec<u8>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     /// Which of its numbers have a record.
     present: u64,
-    /// The records in the order of their numbers, each after its length.
+    /// Where each record ends, in the order of their numbers.
+    ends: Vec<u16>,
+    /// The records in the same order.
     bytes: Vec<u8>,
 }
 
 impl Chunk {
-    /// Where the record with this bit begins, or would, and how long it is with its length.
-    fn find(&self, bit: u32) -> (usize, Option<usize>) {
-        let before = (self.present & ((1 << bit) - 1)).count_ones();
-        let start = (0..before).fold(0, |start, _| start + self.length_at(start));
-        let is_there = self.present >> bit & 1 != 0;
-        (start, is_there.then(|| self.length_at(start)))
+    /// How many records lie before the one with this bit.
+    const fn rank(&self, bit: u32) -> usize {
+        (self.present & ((1 << bit) - 1)).count_ones() as usize
     }
 
-    /// How many bytes the record takes that begins there, with its length.
-    fn length_at(&self, start: usize) -> usize {
-        self.bytes
-            .get(start..)
-            .and_then(|rest| rest.first_chunk())
-            .map_or(0, |length| 2 + usize::from(u16::from_le_bytes(*length)))
+    const fn has(&self, bit: u32) -> bool {
+        self.present >> bit & 1 != 0
+    }
+
+    /// Where a record begins that has so many before it.
+    fn start(&self, rank: usize) -> usize {
+        rank.checked_sub(1).map_or(0, |before| usize::from(self.ends[before]))
     }
 
     fn get(&self, bit: u32) -> Option<&[u8]> {
-        let (start, length) = self.find(bit);
-        self.bytes.get(start + 2..start + length?)
+        let rank = self.rank(bit);
+        let end = usize::from(*self.ends.get(rank)?);
+        if self.has(bit) { self.bytes.get(self.start(rank)..end) } else { None }
     }
 
-    /// Puts other bytes in the place of a record; none at all takes it out.
-    fn put(&mut self, bit: u32, record: Option<&[u8]>) {
-        let (start, length) = self.find(bit);
-        let end = start + length.unwrap_or(0);
-        let new_end = start + record.map_or(0, |record| 2 + record.len());
+    /// All records with their bits, in order.
+    fn records(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let bits = (0..CHUNK_RECORDS).filter(|bit| self.present >> bit & 1 != 0);
+        let records = self.ends.iter().scan(0, |start, end| {
+            let record = self.bytes.get(core::mem::replace(start, usize::from(*end))..usize::from(*end));
+            Some(record.unwrap_or_default())
+        });
+        bits.zip(records)
+    }
+
+    /// Puts other bytes in the place of a record.
+    fn put(&mut self, bit: u32, record: &[u8]) {
+        let rank = self.rank(bit);
+        let start = self.start(rank);
+        if !self.has(bit) {
+            if self.ends.len() == self.ends.capacity() {
+                self.ends.reserve_exact(GROWTH_RECORDS);
+            }
+            self.ends.insert(rank, start as u16);
+            self.present |= 1 << bit;
+        }
+        self.replace(rank, record);
+    }
+
+    fn remove(&mut self, bit: u32) {
+        if self.has(bit) {
+            let rank = self.rank(bit);
+            self.replace(rank, &[]);
+            self.ends.remove(rank);
+            self.present &= !(1 << bit);
+        }
+    }
+
+    fn replace(&mut self, rank: usize, record: &[u8]) {
+        let (start, end) = (self.start(rank), usize::from(self.ends[rank]));
+        let new_end = start + record.len();
         let (bytes, new_bytes) = (self.bytes.len(), self.bytes.len() + new_end - end);
+        assert!(new_bytes <= usize::from(u16::MAX), "64 packed records are far below 64 KiB");
         if new_bytes > self.bytes.capacity() {
             self.bytes.reserve_exact(new_bytes - bytes + GROWTH_BYTES);
         }
         self.bytes.resize(new_bytes.max(bytes), 0);
         self.bytes.copy_within(end..bytes, new_end);
         self.bytes.truncate(new_bytes);
-        match record {
-            Some(record) => {
-                let length = u16::try_from(record.len()).expect("a packed record is far below 64 KiB");
-                self.bytes[start..start + 2].copy_from_slice(&length.to_le_bytes());
-                self.bytes[start + 2..new_end].copy_from_slice(record);
-                self.present |= 1 << bit;
-            }
-            None => self.present &= !(1 << bit),
+        self.bytes[start..new_end].copy_from_slice(record);
+        let grown = (new_end as u16).wrapping_sub(end as u16);
+        for end in &mut self.ends[rank..] {
+            *end = end.wrapping_add(grown);
         }
         if self.bytes.capacity() - self.bytes.len() > SLACK_BYTES {
             self.bytes.shrink_to(self.bytes.len() + GROWTH_BYTES);
@@ -114,32 +147,32 @@ impl Packed {
 
     /// All records, oldest first, beginning with a number.
     pub(crate) fn from(&self, number: u64) -> impl Iterator<Item = (u64, Effect)> {
-        let chunks = self.chunks.range(place(number).0..).flat_map(|(start, chunk)| {
-            let numbers = (0..CHUNK_RECORDS).filter(|bit| chunk.present >> bit & 1 != 0);
-            let starts = core::iter::successors(Some(0), |at| Some(at + chunk.length_at(*at)));
-            let records = numbers.zip(starts);
-            records.map(move |(bit, at)| (start * CHUNK_RECORDS + bit, chunk, at))
+        let chunks = self.chunks.range(place(number).0..);
+        let records = chunks.flat_map(|(start, chunk)| {
+            chunk.records().map(move |(bit, record)| (start * CHUNK_RECORDS + bit, record))
         });
-        let records = chunks.skip_while(move |(found, ..)| *found < number);
-        records.filter_map(|(number, chunk, at)| {
-            let record = chunk.bytes.get(at + 2..at + chunk.length_at(at))?;
-            Some((number, self.unpack(record)?))
-        })
+        let records = records.skip_while(move |(found, _)| *found < number);
+        records.filter_map(|(number, record)| Some((number, self.unpack(record)?)))
     }
 
     /// Puts a record in the place of whatever was there.
     pub(crate) fn put(&mut self, number: u64, effect: &Effect) {
-        // Named before the old one lets go: an owner that stays is not forgotten in between.
-        let owner = self.owners.enter(&effect.owner);
-        let before = self.bytes(number).and_then(owner_of);
-        if let Some(before) = before {
-            self.owners.leave(before);
-        } else {
-            self.len += 1;
-        }
-        let record = pack(effect, owner);
         let (chunk, bit) = place(number);
-        self.chunks.entry(chunk).or_default().put(bit, Some(&record));
+        let chunk = self.chunks.entry(chunk).or_default();
+        let before = chunk.get(bit).and_then(owner_of);
+        let owner = match before {
+            Some(before) if self.owners.is_named(before, &effect.owner) => before,
+            // Named before the old one lets go.
+            _ => self.owners.enter(&effect.owner),
+        };
+        match before {
+            None => self.len += 1,
+            Some(before) if before == owner => {}
+            Some(before) => self.owners.leave(before),
+        }
+        self.draft.clear();
+        pack(&mut self.draft, effect, owner);
+        chunk.put(bit, &self.draft);
     }
 
     pub(crate) fn remove(&mut self, number: u64) -> Option<Effect> {
@@ -147,7 +180,7 @@ impl Packed {
         let (effect, owner) = (self.unpack(bytes), owner_of(bytes));
         let (start, bit) = place(number);
         let chunk = self.chunks.get_mut(&start)?;
-        chunk.put(bit, None);
+        chunk.remove(bit);
         if chunk.present == 0 {
             self.chunks.remove(&start);
         }
@@ -191,6 +224,10 @@ impl Owners {
         number
     }
 
+    fn is_named(&self, number: u32, name: &Arc<str>) -> bool {
+        self.names.get(number as usize).is_some_and(|(known, _)| known == name)
+    }
+
     /// One record less names it.
     fn leave(&mut self, number: u32) {
         let Some((name, records)) = self.names.get_mut(number as usize) else { return };
@@ -217,7 +254,7 @@ fn owner_of(bytes: &[u8]) -> Option<u32> {
 const WHAT: &str = "packed effect";
 
 /// Every field is named, so that a new one is not forgotten here.
-fn pack(effect: &Effect, owner_number: u32) -> Vec<u8> {
+fn pack(out: &mut Vec<u8>, effect: &Effect, owner_number: u32) {
     let Effect {
         identity,
         request,
@@ -245,9 +282,8 @@ fn pack(effect: &Effect, owner_number: u32) -> Vec<u8> {
         raised,
         delivery,
     } = effect;
-    let mut out = Vec::with_capacity(192);
     out.extend_from_slice(&identity.0);
-    put_long(&mut out, u64::from(owner_number));
+    put_long(out, u64::from(owner_number));
     out.put_u8(status_byte(*status) | u8::from(*raised) << 6 | u8::from(*released) << 7);
     let given = [
         *on_lapse == OnLapse::Hold,
@@ -267,24 +303,23 @@ fn pack(effect: &Effect, owner_number: u32) -> Vec<u8> {
     out.put_u32(*tenant);
     out.put_u32(*scope);
     for short in [Some(*epoch), Some(*attempts), *attempts_max].into_iter().flatten() {
-        put_long(&mut out, u64::from(short));
+        put_long(out, u64::from(short));
     }
     for long in [*run, u64::from(*delivery), *ttl_ms, created.0] {
-        put_long(&mut out, long);
+        put_long(out, long);
     }
-    put_apart(&mut out, *begun, *created);
-    put_apart(&mut out, *until, *begun);
-    put_apart(&mut out, *ended, *begun);
+    put_apart(out, *begun, *created);
+    put_apart(out, *until, *begun);
+    put_apart(out, *ended, *begun);
     for blob in [Some(*about), *ending].into_iter().flatten() {
-        put_blob(&mut out, blob);
+        put_blob(out, blob);
     }
     if let Some(tie) = tie {
-        put_receipt(&mut out, tie);
+        put_receipt(out, tie);
     }
     for long in message.iter().flat_map(|at| [u64::from(at.topic.0), u64::from(at.partition), at.offset]) {
-        put_long(&mut out, long);
+        put_long(out, long);
     }
-    out
 }
 
 fn unpack(bytes: &[u8], owners: &Owners) -> Result<Effect, Malformed> {
@@ -397,14 +432,14 @@ fn take_short(take: &mut Take<'_>) -> Result<u32, Malformed> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::state::effect) mod tests {
     use super::*;
     use crate::ledger::Status;
     use crate::words::id::{GroupId, Token};
     use crate::words::receipt::Receipt;
 
     /// A record whose fields are all drawn: small, large, none and the largest there are.
-    fn drawn(seed: &mut u64) -> Effect {
+    pub(in crate::state::effect) fn drawn(seed: &mut u64) -> Effect {
         let mut draw = || {
             *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let bits = *seed >> 33;

@@ -9,6 +9,7 @@ use crate::ledger::{OnLapse, Status};
 use crate::log::effect::Lent;
 use crate::state::effect::packed::Packed;
 use crate::state::sorted::Sorted;
+use crate::state::table::{SeededHash, Table};
 use crate::words::blob::Blob;
 use crate::words::effect::EffectPart;
 use crate::words::id::{GroupId, Identity, RequestHash, Spotted, Time, TopicId};
@@ -132,15 +133,17 @@ impl Effect {
 
 /// All effects of a shard.
 ///
-/// Small arrays in trees and no hash tables: a table that doubles in the middle of a million records holds up every
-/// caller.
-#[derive(Clone, Debug, Default)]
+/// Small arrays in trees, and a table that grows in parts: what doubles in the middle of a million records holds up
+/// every caller.
+#[derive(Clone, Debug)]
 pub(crate) struct Effects {
     /// The number that the next new record gets, less one.
     pub(crate) last: u64,
     records: Packed,
     /// Numbers by the first half of an identity; the record has the whole of it.
-    names: Sorted<(u64, u64)>,
+    names: Table<u64, u64>,
+    /// Numbers of records whose half another record had when they came.
+    namesakes: BTreeMap<Identity, u64>,
     /// Records that are not over, by how they stand.
     open: BTreeMap<Status, Sorted<u64>>,
     /// Records by the time at which they stop counting.
@@ -157,16 +160,33 @@ fn half(identity: &Identity) -> u64 {
 }
 
 impl Effects {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            last: 0,
+            records: Packed::default(),
+            names: Table::new(SeededHash(seed)),
+            namesakes: BTreeMap::new(),
+            open: BTreeMap::new(),
+            expiries: Sorted::default(),
+            tied: BTreeSet::new(),
+            of_tenants: BTreeMap::new(),
+        }
+    }
+
     pub(crate) fn get(&self, number: u64) -> Option<Effect> {
         self.records.get(number)
     }
 
     pub(crate) fn find(&self, identity: &Identity) -> Option<(u64, Effect)> {
-        let half = half(identity);
-        let alike = self.names.from((half, 0)).take_while(|(found, _)| *found == half);
-        let mut numbers = alike.map(|(_, number)| number);
-        let number = numbers.find(|number| self.records.identity(*number) == Some(*identity))?;
+        let number = self.number_of(identity)?;
         Some((number, self.get(number)?))
+    }
+
+    /// The number of the record with this identity.
+    pub(crate) fn number_of(&self, identity: &Identity) -> Option<u64> {
+        let of_half = self.names.get(&half(identity)).copied();
+        let own = of_half.filter(|number| self.records.identity(*number) == Some(*identity));
+        own.or_else(|| self.namesakes.get(identity).copied())
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -231,7 +251,11 @@ impl Effects {
     pub(crate) fn add(&mut self, number: u64, effect: &Effect) {
         self.list(number, effect.status, effect.expires());
         self.tied.extend(effect.tie_key(number));
-        self.names.insert((half(&effect.identity), number));
+        if self.names.get(&half(&effect.identity)).is_none() {
+            self.names.insert(half(&effect.identity), number);
+        } else {
+            self.namesakes.insert(effect.identity, number);
+        }
         *self.of_tenants.entry(effect.tenant).or_default() += 1;
         self.records.put(number, effect);
     }
@@ -262,7 +286,9 @@ impl Effects {
         if let Some(tie) = effect.tie_key(number) {
             self.tied.remove(&tie);
         }
-        self.names.remove(&(half(&effect.identity), number));
+        if self.namesakes.remove(&effect.identity).is_none() {
+            self.names.remove(&half(&effect.identity));
+        }
         if let btree_map::Entry::Occupied(mut count) = self.of_tenants.entry(effect.tenant) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
@@ -286,5 +312,42 @@ impl Effects {
             open.remove(&number);
         }
         self.expiries.remove(&(expires, number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::effect::packed::tests::drawn;
+
+    /// Identities are digests; these share their first halves by intent.
+    #[test]
+    fn records_are_told_apart_though_their_identities_begin_alike() {
+        let (mut effects, mut known, mut seed) = (Effects::new(1), BTreeMap::new(), 1);
+        let identity = |half: u64, rest: u64| {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&(half % 5).to_be_bytes());
+            bytes[8..].copy_from_slice(&(rest % 7).to_be_bytes());
+            Identity(bytes)
+        };
+        for number in 1..20_000_u64 {
+            let effect = Effect { identity: identity(number, number / 5), ..drawn(&mut seed) };
+            // The one that was there makes room, as a record does whose time is over.
+            if let Some(before) = known.insert(effect.identity, number) {
+                assert_eq!(effects.remove(before).map(|before| before.identity), Some(effect.identity));
+            }
+            effects.add(number, &effect);
+            let gone = identity(number * 3, number / 11);
+            if number % 2 == 0
+                && let Some(gone) = known.remove(&gone)
+            {
+                effects.remove(gone);
+            }
+            for (half, rest) in (0..5).flat_map(|half| (0..7).map(move |rest| (half, rest))) {
+                let identity = identity(half, rest);
+                assert_eq!(effects.number_of(&identity), known.get(&identity).copied(), "after {number}");
+            }
+            assert_eq!(effects.len(), known.len());
+        }
     }
 }

@@ -24,14 +24,14 @@ impl Effects {
         }
     }
 
-    pub(crate) fn decode(take: &mut Take<'_>) -> Result<Self, Malformed> {
-        let mut effects = Self::default();
+    pub(crate) fn decode(take: &mut Take<'_>, seed: u64) -> Result<Self, Malformed> {
+        let mut effects = Self::new(seed);
         effects.last = take.u64()?;
         let mut before = 0;
         for _ in 0..take.count(RECORD_BYTES_LEAST)? {
             let number = take.u64()?;
             let effect = take_effect(take)?;
-            if number <= before || number > effects.last || effects.find(&effect.identity).is_some() {
+            if number <= before || number > effects.last || effects.number_of(&effect.identity).is_some() {
                 return Err(take.malformed());
             }
             before = number;
