@@ -22,6 +22,7 @@ use super::produced::Produced;
 use super::read::{self, structure};
 #[cfg(feature = "openapi")]
 use super::shape;
+use super::write::{ObjectWriter, put_json};
 use crate::fault::Fault;
 
 /// `POST /v2/commit` with several commits: each is all or nothing on its own, in order.
@@ -60,6 +61,9 @@ impl<'a> CommitCall<'a> {
     }
 }
 
+/// Room for what became of a commit of one message.
+const DONE_BYTES: usize = 160;
+
 /// To `POST /v2/commit` with several commits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CommitsDone<'a> {
@@ -91,6 +95,32 @@ pub enum CommitDone<'a> {
         /// The problem that the same commit alone would have had; its `part` says where it is.
         problem: Box<Problem<'a>>,
     },
+}
+
+impl CommitsDone<'_> {
+    /// Appends its JSON to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let Self { results } = self;
+        out.reserve(results.len() * DONE_BYTES);
+        let mut object = ObjectWriter::new(out);
+        object.list("results", results, |out, done| done.write(out));
+        object.end();
+    }
+}
+
+impl CommitDone<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let (word, produced, outputs) = match self {
+            Self::Committed { produced, outputs } => ("committed", produced, outputs),
+            Self::AlreadyCommitted { produced, outputs } => ("already_committed", produced, outputs),
+            refused @ Self::Refused { .. } => return put_json(out, refused),
+        };
+        let mut object = ObjectWriter::new(out);
+        object.text("result", word);
+        object.list("produced", produced, |out, produced| produced.write(out));
+        object.list("outputs", outputs, put_json);
+        object.end();
+    }
 }
 
 impl<'a> CommitDone<'a> {
@@ -230,5 +260,20 @@ mod tests {
         let expected = r#"{"results":[{"result":"committed","produced":[],"outputs":[]},{"result":"already_committed","produced":[],"outputs":[]},{"result":"refused","problem":{"code":"STALE_LEASE""#;
         assert!(text.starts_with(expected) && text.contains(r#""part":"ack[0]""#), "{text}");
         assert_eq!(serde_json::from_str::<CommitsDone<'_>>(&text).unwrap().results, results);
+    }
+
+    #[test]
+    fn results_write_themselves_as_serde_writes_them() {
+        let fault = Fault::new(Code::StaleLease, "late").in_part("ack[0]");
+        let text = r#"{"result":"committed","produced":[{"topic":"a\"b","partition":1,"offset":2,"duplicate":true},{"topic":"t","partition":0,"offset":3,"duplicate":false}],"outputs":[{"result":"appended","location":"l"}]}"#;
+        let full = || serde_json::from_str::<Committed<'_>>(text).unwrap();
+        let before = Committed { result: CommitResult::AlreadyCommitted, ..full() };
+        let none = Committed { produced: Vec::new(), outputs: Vec::new(), ..full() };
+        let done = [Ok(full()), Ok(before), Ok(none), Err(&fault)].map(CommitDone::of);
+        for results in [done.to_vec(), Vec::new()] {
+            let (done, mut out) = (CommitsDone { results }, Vec::new());
+            done.write(&mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string(&done).unwrap());
+        }
     }
 }

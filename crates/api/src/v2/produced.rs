@@ -6,6 +6,7 @@ use crate::ToSchema;
 use serde::{Deserialize, Serialize};
 
 use super::batch::Form;
+use super::write::{ObjectWriter, put_json};
 use crate::fault::Fault;
 use crate::ndjson::end_line;
 
@@ -20,6 +21,18 @@ pub struct Produced<'a> {
     pub offset: u64,
     /// Whether the same idempotency key had been stored before: then this is where the first one is.
     pub duplicate: bool,
+}
+
+impl Produced<'_> {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let Self { topic, partition, offset, duplicate } = self;
+        let mut object = ObjectWriter::new(out);
+        object.text("topic", topic);
+        object.value("partition", partition);
+        object.value("offset", offset);
+        object.value("duplicate", duplicate);
+        object.end();
+    }
 }
 
 /// Why one message of a batch was not stored.
@@ -154,10 +167,6 @@ impl Outcomes {
             end_line(&mut self.out, begin);
         }
     }
-}
-
-fn put_json(out: &mut Vec<u8>, value: &impl Serialize) {
-    serde_json::to_writer(out, value).expect("texts and numbers always have a JSON form");
 }
 
 #[cfg(test)]

@@ -88,12 +88,18 @@ impl<'a> ObjectWriter<'a> {
         items: &[T],
         write: impl Fn(&mut Vec<u8>, &T),
     ) {
-        let Some((first, others)) = items.split_first() else { return };
+        if !items.is_empty() {
+            self.list(name, items, write);
+        }
+    }
+
+    pub(super) fn list<T>(&mut self, name: &'static str, items: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
         self.name(name);
         self.out.push(b'[');
-        write(self.out, first);
-        for item in others {
-            self.out.push(b',');
+        for (place, item) in items.iter().enumerate() {
+            if place > 0 {
+                self.out.push(b',');
+            }
             write(self.out, item);
         }
         self.out.push(b']');
@@ -158,6 +164,7 @@ mod tests {
         object.value_if_some("no value", None::<u8>);
         object.list_if_any("no items", &[0_u8; 0], put_json);
         object.object("empty", |_| {});
+        object.list("none", &[0_u8; 0], put_json);
         object.list_if_any("items", &[1, 2], put_json);
         object.text_if_any("text", "a\"b");
         object.flag("set", true);
@@ -166,7 +173,7 @@ mod tests {
         object.with("self", |out| put_text(out, "x"));
         object.object("inner", |inner| inner.value("n", &1));
         object.end();
-        let expected = r#"{"empty":{},"items":[1,2],"text":"a\"b","set":true,"value":7,"na\"me":"x","self":"x","inner":{"n":1}}"#;
+        let expected = r#"{"empty":{},"none":[],"items":[1,2],"text":"a\"b","set":true,"value":7,"na\"me":"x","self":"x","inner":{"n":1}}"#;
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

@@ -26,6 +26,11 @@ pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Answer {
     whole(status, JSON, to_bytes(body))
 }
 
+/// The same for what writes itself.
+pub(crate) fn written(status: StatusCode, write: impl FnOnce(&mut Vec<u8>)) -> Answer {
+    whole(status, JSON, ended(write))
+}
+
 /// An answer that says nothing.
 pub(crate) fn no_content() -> Answer {
     let mut answer = Response::new(AnswerBody::Whole(Bytes::new()));
@@ -97,8 +102,13 @@ pub(super) fn status(number: u16) -> StatusCode {
 }
 
 fn to_bytes(body: &impl Serialize) -> Bytes {
+    ended(|out| serde_json::to_writer(out, body).expect("texts and numbers always have a JSON form"))
+}
+
+/// What is written, with a newline behind it.
+fn ended(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = Vec::with_capacity(BODY_BYTES);
-    serde_json::to_writer(&mut out, body).expect("texts and numbers always have a JSON form");
+    write(&mut out);
     out.push(b'\n');
     Bytes::from(out)
 }

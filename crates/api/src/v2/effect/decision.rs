@@ -15,6 +15,7 @@ use super::EffectOutcome;
 use crate::moment::Moment;
 #[cfg(feature = "openapi")]
 use crate::v2::shape;
+use crate::v2::write::ObjectWriter;
 
 /// To `POST /v2/effects/begin` and `POST /v2/effects/reacquire`. `decision` says what to do, and which other fields
 /// are there.
@@ -74,6 +75,16 @@ pub struct EffectLease<'a> {
     pub attempt: u32,
     /// When it ends unless it is renewed.
     pub expires_at: Moment,
+}
+
+impl EffectLease<'_> {
+    pub(super) fn write(&self, object: &mut ObjectWriter<'_>) {
+        let Self { token, epoch, attempt, expires_at } = self;
+        object.text("token", token);
+        object.value("epoch", epoch);
+        object.value("attempt", attempt);
+        object.value("expires_at", expires_at);
+    }
 }
 
 /// The schema of an [`EffectDecision`], with a name for each alternative so that generated clients tell them apart.

@@ -21,6 +21,7 @@ use crate::v2::problem::Problem;
 use crate::v2::read::{self, structure};
 #[cfg(feature = "openapi")]
 use crate::v2::shape;
+use crate::v2::write::{ObjectWriter, put_json};
 
 /// `POST /v2/effects/begin` with several effects: each is decided as if it came alone, and none waits.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -63,6 +64,9 @@ impl<'a> EffectBeginCall<'a> {
     }
 }
 
+/// Room for a decision to carry an effect out.
+const BEGUN_BYTES: usize = 160;
+
 /// To `POST /v2/effects/begin` with several effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EffectsBegun<'a> {
@@ -96,6 +100,32 @@ pub struct EffectRefused<'a> {
 pub enum RefusedWord {
     /// It was refused.
     Refused,
+}
+
+impl EffectsBegun<'_> {
+    /// Appends its JSON to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let Self { results } = self;
+        out.reserve(results.len() * BEGUN_BYTES);
+        let mut object = ObjectWriter::new(out);
+        object.list("results", results, |out, begun| begun.write(out));
+        object.end();
+    }
+}
+
+impl EffectBegun<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Decided(EffectDecision::Execute { lease }) => {
+                let mut object = ObjectWriter::new(out);
+                object.text("decision", "execute");
+                object.object("lease", |object| lease.write(object));
+                object.end();
+            }
+            // All others are rare.
+            other => put_json(out, other),
+        }
+    }
 }
 
 impl<'a> EffectBegun<'a> {
@@ -215,8 +245,13 @@ mod tests {
         let fault = Fault::new(Code::KeyReused, "other");
         let decided =
             EffectBegun::Decided(EffectDecision::InProgress { retry_after_ms: 5, epoch: 1, attempt: 1 });
-        let begun = EffectsBegun { results: vec![EffectBegun::refused(&fault), decided] };
+        let execute = r#"{"decision":"execute","lease":{"token":"t","epoch":1,"attempt":2,"expires_at":"2025-12-21T12:00:00Z"}}"#;
+        let execute = EffectBegun::Decided(serde_json::from_str(execute).unwrap());
+        let begun = EffectsBegun { results: vec![EffectBegun::refused(&fault), decided, execute] };
         let text = serde_json::to_string(&begun).unwrap();
+        let mut out = Vec::new();
+        begun.write(&mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), text, "as serde writes it");
         assert!(
             text.starts_with(r#"{"results":[{"decision":"refused","problem":{"code":"KEY_REUSED""#),
             "{text}"

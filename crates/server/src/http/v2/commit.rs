@@ -17,7 +17,7 @@ use super::entities::taken_expected;
 use super::produce::draft;
 use super::traced::TracedCommit;
 use super::{Request, fault};
-use crate::http::answer::json;
+use crate::http::answer::{json, written};
 use crate::http::v1::{Handled, adopt};
 use crate::trace::{context_of, label};
 
@@ -41,7 +41,8 @@ pub(super) async fn commit(request: &Request<'_>) -> Handled {
 
 /// Does several commits. What is wrong with one of them is its own result.
 async fn commit_many(request: &Request<'_>, asked: v2::Commits<'_>, header: Option<String>) -> Handled {
-    let (mut kept, mut calls) = (Vec::with_capacity(asked.commits.len()), Vec::new());
+    let count = asked.commits.len();
+    let (mut kept, mut calls) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let mut said = Vec::new();
     for (place, commit) in asked.commits.into_iter().enumerate() {
         let name = header.as_ref().filter(|_| commit.idempotency_key.is_none());
@@ -80,7 +81,8 @@ async fn commit_many(request: &Request<'_>, asked: v2::Commits<'_>, header: Opti
         Ok((outputs, done)) => CommitDone::of(Ok(shown(outputs.clone(), done))),
         Err(fault) => CommitDone::of(Err(fault)),
     });
-    Ok(json(StatusCode::OK, &CommitsDone { results: results.collect() }))
+    let done = CommitsDone { results: results.collect() };
+    Ok(written(StatusCode::OK, |out| done.write(out)))
 }
 
 /// A commit as the broker takes it, and its outputs as they were given. `name` names it if it does not itself. `said` is

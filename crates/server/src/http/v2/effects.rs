@@ -19,7 +19,7 @@ use super::entities::taken_expected;
 use super::traced::{cause, tell};
 use super::words::moment;
 use super::{Request, fault};
-use crate::http::answer::json;
+use crate::http::answer::{json, written};
 use crate::http::audit::{about, noted, of_tenant};
 use crate::http::v1::Handled;
 
@@ -80,15 +80,15 @@ async fn begin_many(request: &Request<'_>, asked: EffectBegins<'_>) -> Handled {
         }
     }
     request.app.broker.inherit(&mut calls).await.map_err(|failure| fault(&failure))?;
-    let mut taken = calls.into_iter();
-    let mut calls = Vec::with_capacity(taken.len());
-    for refused in faults.iter_mut().filter(|refused| refused.is_none()) {
-        let Some(mut call) = taken.next() else { break };
-        match take_tenant(request, &mut call) {
-            Ok(()) => calls.push(call),
-            Err(fault) => *refused = Some(fault),
+    let mut open = faults.iter_mut().filter(|refused| refused.is_none());
+    calls.retain_mut(|call| {
+        let (refused, taken) = (open.next(), take_tenant(request, call));
+        let is_taken = taken.is_ok();
+        if let Some(refused) = refused {
+            *refused = taken.err();
         }
-    }
+        is_taken
+    });
     let begun = begin_all(request, &calls).await?;
     let mut begun = begun.into_iter();
     let results: Vec<Result<Begun, Fault>> = faults
@@ -106,7 +106,8 @@ async fn begin_many(request: &Request<'_>, asked: EffectBegins<'_>) -> Handled {
         Ok(decision) => EffectBegun::Decided(decision.clone()),
         Err(fault) => EffectBegun::refused(fault),
     });
-    Ok(json(StatusCode::OK, &EffectsBegun { results: results.collect() }))
+    let begun = EffectsBegun { results: results.collect() };
+    Ok(written(StatusCode::OK, |out| begun.write(out)))
 }
 
 async fn begin_all(
