@@ -26,6 +26,9 @@ const LEDGER_DIRECT: &str = "postgres::direct::";
 /// All integration tests but those.
 const QUICK_ENOUGH: &str = "kind(test) - (package(driftq-ledger) & test(/^postgres::direct::/))";
 
+/// Integration tests that run at a time, for each core.
+const TESTS_PER_CORE: usize = 2;
+
 /// Read by cargo: what compiles the crates of this workspace.
 const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
 
@@ -100,6 +103,11 @@ pub(crate) fn integration_tests(root: &Path, has_nextest: bool, kill_cycles: u64
         true => cargo_with(root, &["nextest", "run", WORKSPACE, "--no-fail-fast", "-E", QUICK_ENOUGH]),
         false => cargo_with(root, &["test", WORKSPACE, "--no-fail-fast", "--test", "*"]),
     });
+    if has_nextest {
+        // Most of their time they wait: for a process that starts, a lease that lapses, a disk.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        command.arg("--test-threads").arg((cores * TESTS_PER_CORE).to_string());
+    }
     command.env(KILL_CYCLES, kill_cycles.to_string());
     command
 }
