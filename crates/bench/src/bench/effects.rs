@@ -28,7 +28,7 @@ use driftq_api::shown::grouped;
 
 const CONNECTIONS: usize = 64;
 /// What the anchors ask for: begin and finish together are two requests.
-const MUST_RATIO: f64 = 0.4;
+const MUST_RATIO: f64 = 0.5;
 /// What counts as flat: run-to-run noise on a quiet machine is about a tenth.
 const MUST_FLAT_RATIO: f64 = 1.2;
 const RECORDS_FEW: u64 = 1_000;
