@@ -327,23 +327,26 @@ pub(super) fn descriptions() -> impl Iterator<Item = &'static Description> {
 /// The names in `path` if it fits `template`. A name cannot be empty.
 fn fit<'a>(template: &str, path: &'a str) -> Option<[&'a str; PATH_NAMES_MAX]> {
     let (mut names, mut count) = ([""; PATH_NAMES_MAX], 0);
-    let (mut template, mut path) = (template, path);
-    loop {
-        let name_at = template.find('{').unwrap_or(template.len());
-        path = path.strip_prefix(&template[..name_at])?;
-        if name_at == template.len() {
-            return path.is_empty().then_some(names);
+    let (mut template, mut rest) = (template.as_bytes(), path.as_bytes());
+    // Byte by byte: nearly all templates differ from a path in their first few.
+    while let Some((&byte, others)) = template.split_first() {
+        if byte != b'{' {
+            rest = rest.strip_prefix(&[byte])?;
+            template = others;
+            continue;
         }
-        let name_end = path.find('/').unwrap_or(path.len());
-        if name_end == 0 {
+        let from = path.len() - rest.len();
+        let length = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+        if length == 0 {
             return None;
         }
-        names[count] = &path[..name_end];
+        names[count] = &path[from..from + length];
         count += 1;
-        path = &path[name_end..];
-        let after = template.find('}').map_or(template.len(), |brace| brace + 1);
-        template = &template[after..];
+        rest = &rest[length..];
+        let brace = others.iter().position(|byte| *byte == b'}');
+        template = brace.map_or(&[], |brace| &others[brace + 1..]);
     }
+    rest.is_empty().then_some(names)
 }
 
 #[cfg(test)]
