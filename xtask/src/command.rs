@@ -26,8 +26,8 @@ const LEDGER_DIRECT: &str = "postgres::direct::";
 /// All integration tests but those.
 const QUICK_ENOUGH: &str = "kind(test) - (package(driftq-ledger) & test(/^postgres::direct::/))";
 
-/// Integration tests that run at a time, besides one for each core.
-const TESTS_BESIDES: usize = 1;
+/// How many more integration tests than cores run at a time.
+const TESTS_BEYOND_CORES: usize = 1;
 
 /// Read by cargo: what compiles the crates of this workspace.
 const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
@@ -106,7 +106,7 @@ pub(crate) fn integration_tests(root: &Path, has_nextest: bool, kill_cycles: u64
     if has_nextest {
         // Most of their time they wait: for a process that starts, a lease that lapses, a disk.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        command.arg("--test-threads").arg((cores + TESTS_BESIDES).to_string());
+        command.arg("--test-threads").arg((cores + TESTS_BEYOND_CORES).to_string());
     }
     command.env(KILL_CYCLES, kill_cycles.to_string());
     command
