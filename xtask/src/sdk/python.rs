@@ -32,8 +32,11 @@ pub(super) fn install(shop: &Shop, log: &mut Log) -> Result<()> {
     log.expect_success(pip(shop, "install").arg("--no-deps").arg(only_file(&wheels)?))
 }
 
-/// Runs the suite against the installed wheel.
+/// Checks the types of the installed wheel, as its users' checkers see them, and runs the suite against it.
 pub(super) fn test(shop: &Shop, log: &mut Log) -> Result<()> {
+    let mut types = Command::new(interpreter(shop));
+    types.args(["-P", "-m", "mypy", "--package", "driftq", "--cache-dir"]).arg(shop.python_folder().join("mypy"));
+    log.expect_success(types.current_dir(shop.root.join("sdk/python")))?;
     let mut suite = Command::new(interpreter(shop));
     // Beside the sources and not among them: what is imported is what was installed.
     suite.args(["-P", "-m", "pytest", "tests"]).current_dir(shop.root.join("sdk/python"));

@@ -13,8 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from . import errors
-from ._calls import FOREVER, Call, Repeats
+from ._calls import Call, Repeats
 from ._endings import Ending
+from ._outage import FOREVER
 
 if TYPE_CHECKING:
     from .context import Delivery

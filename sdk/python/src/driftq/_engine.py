@@ -11,9 +11,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from . import _api, errors
-from ._calls import BACKOFF_MAX_S, FOREVER, WAITED_FOR, Repeats
+from ._calls import BACKOFF_MAX_S, WAITED_FOR, Repeats
 from ._heartbeats import Heartbeats
 from ._jobs import Held, Job, Lane, Tasks, Threads
+from ._outage import FOREVER
 from ._settings import Route, Settings
 from ._settlements import ACK, COMMIT, RELEASE, Settlement, level_of, nack, settlement_of
 from ._settler import Settler, place, tell_unheard

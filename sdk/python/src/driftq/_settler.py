@@ -10,9 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import errors
-from ._calls import BACKOFF_MAX_S, FOREVER, WAITED_FOR, Call
+from ._calls import BACKOFF_MAX_S, WAITED_FOR, Call
 from ._commits import Commits, Entry
 from ._jobs import Held
+from ._outage import FOREVER
 from ._settlements import DROP, Settlement, nack, settlement_of
 from ._wire import LEASES_MAX, described, settle_call
 from .context import is_stale

@@ -14,8 +14,8 @@ from typing import Any
 from ._lineage import TRACEPARENT, Trace, read_traceparent
 
 try:
-    from opentelemetry import context as _context
-    from opentelemetry import trace as _otel
+    import opentelemetry.context as _context
+    import opentelemetry.trace as _otel
 except ImportError:
     _otel = None  # type: ignore[assignment]
 

@@ -27,7 +27,7 @@ class _Ears:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self._before = {number: signal.getsignal(number) for number in _NUMBERS}
+        self._before: dict[int, Any] = {number: signal.getsignal(number) for number in _NUMBERS}
         self._main_task = _main_task(self._before[signal.SIGINT])
         self._heard: list[int] = []
         self._stops: dict[object, Callable[[], None]] = {}
