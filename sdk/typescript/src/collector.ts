@@ -112,11 +112,21 @@ export interface CollectorOptions<R> {
   allDone?: (text: string, count: number) => boolean;
 }
 
-/** Asks for many with one call: what comes while a call is under way goes together in the next one. */
+/**
+ * So many go out beside a call that is under way. They are worth a call of their own, and the server is at work on them
+ * while this process makes the next ones; with fewer, what a call itself costs would be more than that gains.
+ */
+const AHEAD_ITEMS = 100;
+/** The most calls of one collector at once. */
+const CALLS_MAX = 2;
+
+/** Asks for many with one call: what comes while a call is under way goes together in the next one, unless it is much. */
 export class Collector<R extends object> {
   #queue: Entry<R>[] = [];
-  /** A call is under way, or about to be made. */
-  #running = false;
+  /** Calls under way. */
+  #calls = 0;
+  /** What comes in this turn is waited for. */
+  #gathers = false;
   /** Calls in a row that came to nothing. */
   #failures = 0;
   /** What is told to askers must not seem to happen within the handler that asked first. */
@@ -141,17 +151,38 @@ export class Collector<R extends object> {
 
   #enqueue(entry: Entry<R>): void {
     this.#queue.push(entry);
-    if (this.#running) return;
-    this.#running = true;
-    // Those that come in the same turn go together, the first one included.
-    this.#outside(() => setImmediate(this.#drain));
+    if (this.#isAhead) this.#outside(this.#go);
+    else if (this.#calls === 0 && !this.#gathers) {
+      this.#gathers = true;
+      // Those that come in the same turn go together, the first one included.
+      this.#outside(() => setImmediate(this.#gathered));
+    }
   }
 
-  readonly #drain = async (): Promise<void> => {
-    for (let batch = this.#take(); batch.length > 0; batch = this.#take()) await this.#send(batch);
-    // In the same turn as the last look at the queue, so that nothing is pushed in between and left there.
-    this.#running = false;
+  /** Whether enough has come for one more call. A server that is away is asked by one. */
+  get #isAhead(): boolean {
+    return this.#queue.length >= AHEAD_ITEMS && this.#calls < CALLS_MAX && this.#failures === 0;
+  }
+
+  readonly #gathered = (): void => {
+    this.#gathers = false;
+    // The rest of a turn in which some went ahead does not wait for those.
+    if (this.#calls < CALLS_MAX) this.#go();
   };
+
+  readonly #go = (): void => {
+    this.#calls += 1;
+    void this.#drain();
+  };
+
+  async #drain(): Promise<void> {
+    do {
+      const batch = this.#take();
+      if (batch.length > 0) await this.#send(batch);
+    } while (this.#calls === 1 ? this.#queue.length > 0 : this.#queue.length >= AHEAD_ITEMS);
+    // In the same turn as the last look at the queue, so that nothing is pushed in between and left there.
+    this.#calls -= 1;
+  }
 
   /** As many as go into one call. */
   #take(): Entry<R>[] {

@@ -20,6 +20,8 @@ export type Send = (method: Method, url: string, text: string | undefined, key?:
 
 export const JSON_TYPE = "application/json";
 
+const encoder = new TextEncoder();
+
 /** Any fetch as a way to reach a server. */
 export function byFetch(fetcher: typeof fetch): Send {
   return (method, url, text, key) => {
@@ -28,7 +30,8 @@ export function byFetch(fetcher: typeof fetch): Send {
     const headers: Record<string, string> = {};
     if (key !== undefined) headers.authorization = `Bearer ${key}`;
     if (text !== undefined) {
-      init.body = text;
+      // As bytes: of a text, Node's fetch counts them beside encoding it.
+      init.body = encoder.encode(text);
       headers["content-type"] = JSON_TYPE;
     }
     init.headers = headers;

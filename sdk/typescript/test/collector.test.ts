@@ -54,6 +54,13 @@ function answerOf(status: number, document: object): Answer {
 
 const problem = (code: string, status: number, retryable = false) => ({ code, status, retryable, detail: "said by the test", retry_after_ms: 1 });
 const later = () => monotonicMs() + 10_000;
+/** Long enough for a call that is to be made at once. */
+const turns = async () => {
+  for (let n = 0; n < 20; n += 1) await new Promise((resolve) => setImmediate(resolve));
+};
+const until = async (done: () => boolean) => {
+  while (!done()) await new Promise((resolve) => setImmediate(resolve));
+};
 const errorOf = (promise: Promise<unknown>) => promise.then(() => undefined, (error: unknown) => error);
 
 /** A question that may be withdrawn, and its answer. */
@@ -95,9 +102,75 @@ describe("what is asked for at once", () => {
   test("is at most 1,000 for one call", async () => {
     const desk = new Desk();
     const collector = desk.collector();
-    const numbers = Array.from({ length: 1_001 }, (_, n) => n);
+    const numbers = Array.from({ length: 1_201 }, (_, n) => n);
     await Promise.all(numbers.map((n) => collector.ask(JSON.stringify({ n }), { until: later() })));
-    expect(desk.numbers.map((list) => list.length)).toEqual([1_000, 1]);
+    expect(desk.numbers.map((list) => list.length)).toEqual([100, 100, 1_000, 1]);
+    expect(desk.numbers.flat()).toEqual(numbers);
+  });
+
+  test("goes ahead if it is much, and what is left at the end of the turn beside it", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    desk.say = async (numbers) => (await until(() => desk.asked.length === 2), desk.results(numbers));
+    await Promise.all(Array.from({ length: 101 }, (_, n) => collector.ask(JSON.stringify({ n }), { until: later() })));
+    expect(desk.numbers.map((list) => list.length)).toEqual([100, 1]);
+  });
+});
+
+describe("what comes while a call is under way", () => {
+  test("goes out beside it if it is much, and waits for it if not", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    let release!: () => void;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    const ask = (n: number) => collector.ask(JSON.stringify({ n }), { until: later() });
+    let meanwhile: Promise<Said> | undefined;
+    desk.say = async (numbers, call) => {
+      if (call === 1) await held;
+      if (call === 2) meanwhile = ask(101);
+      return desk.results(numbers);
+    };
+    const first = ask(0);
+    await until(() => desk.asked.length === 1);
+    const few = Array.from({ length: 99 }, (_, n) => ask(n + 1));
+    await turns();
+    expect(desk.asked.length).toBe(1);
+    await Promise.all([...few, ask(100)]);
+    expect(desk.numbers[1]).toHaveLength(100);
+    // Neither what came with the second call nor what comes after it is worth a third one.
+    const last = ask(102);
+    await turns();
+    expect(desk.asked.length).toBe(2);
+    release();
+    expect(await Promise.all([first, meanwhile, last])).toEqual([{ n: 0 }, { n: 1010 }, { n: 1020 }]);
+    expect(desk.numbers[2]).toEqual([101, 102]);
+  });
+
+  test("is two calls at the most, however much it is", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    let release!: () => void;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    desk.say = async (numbers) => (await held, desk.results(numbers));
+    const all = Array.from({ length: 500 }, (_, n) => collector.ask(JSON.stringify({ n }), { until: later() }));
+    await turns();
+    expect(desk.numbers.map((list) => list.length)).toEqual([100, 100]);
+    release();
+    await Promise.all(all);
+    expect(desk.numbers.map((list) => list.length)).toEqual([100, 100, 300]);
+  });
+
+  test("waits, however much it is, for a server that is away", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    desk.say = (numbers, call) => (call === 1 ? undefined : desk.results(numbers));
+    const ask = (n: number) => collector.ask(JSON.stringify({ n }), { until: later() });
+    const first = ask(0);
+    await until(() => desk.asked.length === 1);
+    await turns();
+    const all = Array.from({ length: 250 }, (_, n) => ask(n + 1));
+    expect(await Promise.all([first, ...all])).toHaveLength(251);
+    expect(desk.numbers.map((list) => list.length)).toEqual([1, 251]);
   });
 });
 
