@@ -35,7 +35,9 @@ pub(super) fn install(shop: &Shop, log: &mut Log) -> Result<()> {
 /// Checks the types of the installed wheel, as its users' checkers see them, and runs the suite against it.
 pub(super) fn test(shop: &Shop, log: &mut Log) -> Result<()> {
     let mut types = Command::new(interpreter(shop));
-    types.args(["-P", "-m", "mypy", "--package", "driftq", "--cache-dir"]).arg(shop.python_folder().join("mypy"));
+    types
+        .args(["-P", "-m", "mypy", "--package", "driftq", "--cache-dir"])
+        .arg(shop.python_folder().join("mypy"));
     log.expect_success(types.current_dir(shop.root.join("sdk/python")))?;
     let mut suite = Command::new(interpreter(shop));
     // Beside the sources and not among them: what is imported is what was installed.
