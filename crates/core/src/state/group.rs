@@ -46,6 +46,8 @@ pub(crate) struct Progress {
     pub(crate) backlog: i64,
     /// How many messages it has settled since.
     pub(crate) settled_count: u64,
+    /// Who got a message last. Those of a batch have one holder, whose name they share.
+    pub(crate) taker: Arc<str>,
 }
 
 /// A delivery that is not settled.
@@ -159,7 +161,10 @@ impl Progress {
         let pending = self.pending.entry(sequence).or_default();
         pending.attempts = loan.attempt;
         if *pending.owner != *loan.owner {
-            pending.owner = loan.owner.into();
+            if *self.taker != *loan.owner {
+                self.taker = loan.owner.into();
+            }
+            pending.owner = Arc::clone(&self.taker);
         }
         pending.token = loan.token;
         pending.leased_at = loan.at;
@@ -312,6 +317,17 @@ mod tests {
         progress.settle(0);
         assert_eq!((count(&progress), progress.pending.len()), ((0, 0), 0));
         assert!(!progress.extend(0, Time(9)));
+    }
+
+    #[test]
+    fn messages_of_one_holder_share_its_name() {
+        let mut progress = Progress::default();
+        for (sequence, owner) in [(0, "a"), (1, "a"), (2, "b"), (3, "b"), (4, "a"), (2, "a")] {
+            progress.lease(sequence, loan(1, owner, Style::Borrowed));
+        }
+        let owners: Vec<&Arc<str>> = progress.pending.values().map(|pending| &pending.owner).collect();
+        assert_eq!(owners.iter().map(|owner| &***owner).collect::<Vec<_>>(), ["a", "a", "a", "b", "a"]);
+        assert!(Arc::ptr_eq(owners[0], owners[1]) && Arc::ptr_eq(owners[2], owners[4]));
     }
 
     #[test]

@@ -210,6 +210,26 @@ impl Chunk {
     const fn is_gap(&self) -> bool {
         self.gap > 0
     }
+
+    /// Over how many offsets a chunk goes that has all its slots, if they go on as these do.
+    fn width(&self) -> u64 {
+        let range = self.last_offset.saturating_sub(self.first_offset);
+        let steps = (self.slots.len() as u64).saturating_sub(1);
+        let step = range.checked_div(steps).unwrap_or(1);
+        step.saturating_mul(CHUNK_SLOTS as u64).max(1)
+    }
+
+    /// Index of the slot with this offset, which lies in its range.
+    fn place_of(&self, offset: u64) -> Option<usize> {
+        // Offsets that rise evenly, as in a topic with one partition, tell the place.
+        let steps = self.slots.len().saturating_sub(1) as u64;
+        let (ahead, range) = (offset - self.first_offset, self.last_offset - self.first_offset);
+        let guess = ahead.saturating_mul(steps).checked_div(range).unwrap_or(0) as usize;
+        match self.slots.get(guess) {
+            Some(slot) if slot.offset == offset => Some(guess),
+            _ => self.slots.binary_search_by_key(&offset, |slot| slot.offset).ok(),
+        }
+    }
 }
 
 /// All slots of a partition, by sequence number: a count of messages ever stored in the partition.
@@ -242,15 +262,24 @@ impl Slots {
 
     /// Chunk and index within it; the chunk may be a gap.
     fn split(&self, sequence: u64) -> Option<(usize, usize)> {
-        let distance = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
         let holds = |chunk: &Chunk| (chunk.start..chunk.end()).contains(&sequence);
-        // Where no gap lies before it, which is nearly always, its place is a matter of arithmetic.
-        let mut index = distance / CHUNK_SLOTS;
-        if !self.chunks.get(index).is_some_and(holds) {
-            index = self.chunks.partition_point(|chunk| chunk.end() <= sequence);
-        }
+        // Where no gap lies before it, or none behind it, which is nearly always, its place is a matter of arithmetic.
+        let ahead = sequence.checked_sub(self.base)? / CHUNK_SLOTS as u64;
+        let last = self.chunks.back()?.start / CHUNK_SLOTS as u64;
+        let behind = last.saturating_sub(sequence / CHUNK_SLOTS as u64);
+        let index = self.place_by(ahead, behind, holds);
+        let index = index.unwrap_or_else(|| self.chunks.partition_point(|chunk| chunk.end() <= sequence));
         let chunk = self.chunks.get(index)?;
         Some((index, usize::try_from(sequence - chunk.start).ok()?))
+    }
+
+    /// The place of a chunk, if it is the one that many behind the first one, or before the last one.
+    fn place_by(&self, ahead: u64, behind: u64, holds: impl Fn(&Chunk) -> bool) -> Option<usize> {
+        let from_back =
+            usize::try_from(behind).ok().and_then(|behind| self.chunks.len().checked_sub(behind + 1));
+        let places = [usize::try_from(ahead).ok(), from_back].into_iter().flatten();
+        let mut places = places.filter(|index| self.chunks.get(*index).is_some_and(&holds));
+        places.next()
     }
 
     /// The slot, unless it is gone.
@@ -398,18 +427,27 @@ impl Slots {
         if offset < self.dropped_below {
             return Lookup::Gone;
         }
-        let index = self.chunks.partition_point(|chunk| chunk.last_offset < offset);
-        let Some(chunk) = self.chunks.get(index).filter(|chunk| chunk.first_offset <= offset) else {
-            return Lookup::Never;
-        };
+        let Some(chunk) = self.chunk_at(offset) else { return Lookup::Never };
         if chunk.is_gap() {
             return Lookup::Gone;
         }
-        match chunk.slots.binary_search_by_key(&offset, |slot| slot.offset) {
-            Err(_) => Lookup::Never,
-            Ok(within) if chunk.slots[within].is_gone() => Lookup::Gone,
-            Ok(within) => Lookup::Here(chunk.start + within as u64),
+        match chunk.place_of(offset) {
+            None => Lookup::Never,
+            Some(within) if chunk.slots[within].is_gone() => Lookup::Gone,
+            Some(within) => Lookup::Here(chunk.start + within as u64),
         }
+    }
+
+    /// The chunk in whose range of offsets this one lies.
+    fn chunk_at(&self, offset: u64) -> Option<&Chunk> {
+        let holds = |chunk: &Chunk| (chunk.first_offset..=chunk.last_offset).contains(&offset);
+        // Where the messages of a topic go round its partitions, every chunk is as wide as the others.
+        let (first, last) = (self.chunks.front()?, self.chunks.back()?);
+        let ahead = offset.saturating_sub(first.first_offset) / first.width();
+        let behind = last.first_offset.saturating_sub(offset).div_ceil(last.width());
+        let index = self.place_by(ahead, behind, holds);
+        let index = index.unwrap_or_else(|| self.chunks.partition_point(|chunk| chunk.last_offset < offset));
+        self.chunks.get(index).filter(|chunk| holds(chunk))
     }
 }
 
@@ -443,6 +481,39 @@ mod tests {
     #[test]
     fn a_slot_is_small() {
         assert!(size_of::<Slot>() <= 40, "a million messages must fit into tens of megabytes");
+    }
+
+    #[test]
+    fn offsets_are_found_however_unevenly_they_rise() {
+        for (name, step) in [
+            ("one by one", (|_| 1) as fn(u64) -> u64),
+            ("in threes", |_| 3),
+            ("by turns", |n| 1 + n % 5),
+            ("in bursts", |n| if n % 700 == 0 { 10_000 } else { 1 }),
+            ("ever slower", |n| 1 + n / 100),
+            ("ever faster", |n| 40 - n.min(3900) / 100),
+        ] {
+            let (mut slots, mut offsets, mut next) = (Slots::default(), Vec::new(), 17);
+            for n in 0..4000 {
+                next += step(n);
+                assert_eq!(slots.push(slot(next), Beside::default()), n);
+                offsets.push(next);
+            }
+            for n in (512..1536).chain(3000..3010) {
+                slots.remove(n);
+            }
+            for (n, offset) in offsets.iter().enumerate() {
+                let gone = (512..1536).contains(&n) || (3000..3010).contains(&n);
+                let expected = if gone { Lookup::Gone } else { Lookup::Here(n as u64) };
+                assert_eq!(slots.find(*offset), expected, "{name}: {n}");
+                let between = n > 0 && offsets[n - 1] + 1 < *offset;
+                // Of a gap only the ends are remembered.
+                if between && !(513..1536).contains(&n) {
+                    assert_eq!(slots.find(offset - 1), Lookup::Never, "{name}: before {n}");
+                }
+            }
+            assert_eq!(slots.find(next + 1), Lookup::Never, "{name}");
+        }
     }
 
     #[test]

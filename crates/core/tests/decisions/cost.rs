@@ -89,6 +89,10 @@ impl Bench {
             request: None,
         };
         self.tell(Input::Lease { ticket: Ticket(2), request });
+        // One input looks at so many messages at the most, and goes on in the next turn.
+        while self.out.actions.is_empty() && self.shard.next_deadline().is_some_and(|due| due <= self.now) {
+            self.tell(Input::Tick);
+        }
         match self.out.actions.pop() {
             Some(Action::Reply { answer: Answer::Leased(leased), .. }) => {
                 leased.iter().map(|d| d.receipt).collect()
