@@ -26,8 +26,8 @@ const GROUP: &str = "bench";
 const BATCH: usize = 100;
 const CONNECTIONS: usize = 16;
 /// What the anchors ask for, in messages per second, everything durable.
-const MUST_BATCHED: f64 = 300_000.0;
-const MUST_CONSUMED: f64 = 110_000.0;
+const MUST_BATCHED: f64 = 500_000.0;
+const MUST_CONSUMED: f64 = 250_000.0;
 /// What counts as flat: run-to-run noise on a quiet machine is about a tenth.
 const MUST_FLAT_RATIO: f64 = 1.2;
 const KEYS_FEW: usize = 1_000;

@@ -23,11 +23,11 @@ const PIPELINE_CONNECTIONS: usize = 64;
 const PROBE_LENGTH: Duration = Duration::from_millis(300);
 
 /// What the anchors ask for, by number of connections.
-const MUST_RATIO: [(usize, f64); 2] = [(1, 0.20), (64, 0.50)];
+const MUST_RATIO: [(usize, f64); 2] = [(1, 0.20), (64, 0.60)];
 const MUST_KEYED_CONNECTIONS: usize = 64;
 const MUST_KEYED_RATIO: f64 = 0.9;
 const MUST_SYNCS_PER_REQUEST: f64 = 0.15;
-const MUST_IDLE_BYTES: f64 = 30.0 * 1024.0 * 1024.0;
+const MUST_IDLE_BYTES: f64 = 20.0 * 1024.0 * 1024.0;
 
 /// Rates of one kind of round, for ourselves and for the peer.
 #[derive(Default)]
