@@ -17,10 +17,9 @@ use crate::words::id::{Identity, Position, RequestHash, Spotted, Time, TopicId};
 
 /// Records of one chunk: as many as there are bits in [`Chunk::present`].
 const CHUNK_RECORDS: u64 = 64;
-/// A chunk grows by this many bytes at a time, so that little of it is empty.
+/// A chunk grows by this many bytes at a time, so that little of it is empty. The newest, which all new records go to, has
+/// room for as many as are still to come, if they are as long as those that it has.
 const GROWTH_BYTES: usize = 256;
-/// And by this many ends.
-const GROWTH_RECORDS: usize = 16;
 /// A chunk gives room back that is larger than this.
 const SLACK_BYTES: usize = 1024;
 
@@ -77,35 +76,38 @@ impl Chunk {
     }
 
     /// Puts other bytes in the place of a record.
-    fn put(&mut self, bit: u32, record: &[u8]) {
+    fn put(&mut self, bit: u32, record: &[u8], is_newest: bool) {
         let rank = self.rank(bit);
         let start = self.start(rank);
+        let to_come = if is_newest { self.present.leading_zeros() as usize } else { 0 };
         if !self.has(bit) {
             if self.ends.len() == self.ends.capacity() {
-                self.ends.reserve_exact(GROWTH_RECORDS);
+                self.ends.reserve_exact(to_come.max(1));
             }
             self.ends.insert(rank, start as u16);
             self.present |= 1 << bit;
         }
-        self.replace(rank, record);
+        self.replace(rank, record, to_come);
     }
 
     fn remove(&mut self, bit: u32) {
         if self.has(bit) {
             let rank = self.rank(bit);
-            self.replace(rank, &[]);
+            self.replace(rank, &[], 0);
             self.ends.remove(rank);
             self.present &= !(1 << bit);
         }
     }
 
-    fn replace(&mut self, rank: usize, record: &[u8]) {
+    /// `to_come`: how many records more it may get.
+    fn replace(&mut self, rank: usize, record: &[u8], to_come: usize) {
         let (start, end) = (self.start(rank), usize::from(self.ends[rank]));
         let new_end = start + record.len();
         let (bytes, new_bytes) = (self.bytes.len(), self.bytes.len() + new_end - end);
         assert!(new_bytes <= usize::from(u16::MAX), "64 packed records are far below 64 KiB");
         if new_bytes > self.bytes.capacity() {
-            self.bytes.reserve_exact(new_bytes - bytes + GROWTH_BYTES);
+            let ahead = (new_bytes / self.ends.len() * to_come).min(usize::from(u16::MAX));
+            self.bytes.reserve_exact(new_bytes - bytes + ahead.max(GROWTH_BYTES));
         }
         self.bytes.resize(new_bytes.max(bytes), 0);
         self.bytes.copy_within(end..bytes, new_end);
@@ -115,6 +117,13 @@ impl Chunk {
         for end in &mut self.ends[rank..] {
             *end = end.wrapping_add(grown);
         }
+        if to_come == 0 {
+            self.trim();
+        }
+    }
+
+    /// Gives room back that is not needed.
+    fn trim(&mut self) {
         if self.bytes.capacity() - self.bytes.len() > SLACK_BYTES {
             self.bytes.shrink_to(self.bytes.len() + GROWTH_BYTES);
         }
@@ -157,8 +166,14 @@ impl Packed {
 
     /// Puts a record in the place of whatever was there.
     pub(crate) fn put(&mut self, number: u64, effect: &Effect) {
-        let (chunk, bit) = place(number);
-        let chunk = self.chunks.entry(chunk).or_default();
+        let (start, bit) = place(number);
+        let newest = self.chunks.last_key_value().map(|(newest, _)| *newest);
+        if newest.is_some_and(|newest| newest < start)
+            && let Some(mut full) = self.chunks.last_entry()
+        {
+            full.get_mut().trim();
+        }
+        let chunk = self.chunks.entry(start).or_default();
         let before = chunk.get(bit).and_then(owner_of);
         let owner = match before {
             Some(before) if self.owners.is_named(before, &effect.owner) => before,
@@ -172,7 +187,7 @@ impl Packed {
         }
         self.draft.clear();
         pack(&mut self.draft, effect, owner);
-        chunk.put(bit, &self.draft);
+        chunk.put(bit, &self.draft, newest.is_none_or(|newest| newest <= start));
     }
 
     pub(crate) fn remove(&mut self, number: u64) -> Option<Effect> {
