@@ -510,6 +510,27 @@ pub(in crate::state::effect) mod tests {
     }
 
     #[test]
+    fn only_the_newest_chunk_has_room_for_what_is_to_come() {
+        let (mut seed, mut packed) = (1, Packed::default());
+        // One record in each chunk, as where most have expired.
+        for chunk in 0..10 {
+            packed.put(chunk * CHUNK_RECORDS, &drawn(&mut seed));
+            let room = |chunk: &Chunk| chunk.bytes.capacity() - chunk.bytes.len();
+            let rooms: Vec<usize> = packed.chunks.values().rev().map(room).collect();
+            assert!(
+                rooms[0] > SLACK_BYTES && rooms[1..].iter().all(|room| *room <= SLACK_BYTES),
+                "{rooms:?}"
+            );
+        }
+        let (newest, first) = (9 * CHUNK_RECORDS, packed.chunks[&9].bytes.as_ptr());
+        let effect = packed.get(newest).unwrap();
+        for number in newest..newest + CHUNK_RECORDS {
+            packed.put(number, &effect);
+        }
+        assert_eq!(packed.chunks[&9].bytes.as_ptr(), first, "it was moved");
+    }
+
+    #[test]
     fn a_record_comes_back_as_it_was_whatever_it_says() {
         let mut seed = 1;
         let (mut packed, mut plain) = (Packed::default(), BTreeMap::new());
