@@ -166,8 +166,8 @@ export class Collector<R extends object> {
 
   readonly #gathered = (): void => {
     this.#gathers = false;
-    // The rest of a turn in which some went ahead does not wait for those.
-    if (this.#calls < CALLS_MAX) this.#go();
+    // The rest of a turn in which some went ahead does not wait for those, unless the server is found to be away.
+    if (this.#calls === 0 || (this.#calls < CALLS_MAX && this.#failures === 0)) this.#go();
   };
 
   readonly #go = (): void => {

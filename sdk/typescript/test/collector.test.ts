@@ -160,6 +160,20 @@ describe("what comes while a call is under way", () => {
     expect(desk.numbers.map((list) => list.length)).toEqual([100, 100, 300]);
   });
 
+  test("waits, with the rest of the turn, for a server that is found to be away", async () => {
+    const desk = new Desk();
+    const collector = desk.collector();
+    desk.say = (numbers, call) => (call === 2 ? undefined : desk.results(numbers));
+    const ask = (n: number) => collector.ask(JSON.stringify({ n }), { until: later() });
+    await ask(0);
+    await turns();
+    const all = Array.from({ length: 150 }, (_, n) => ask(n + 1));
+    await turns();
+    expect(desk.asked.length).toBe(2);
+    expect(await Promise.all(all)).toHaveLength(150);
+    expect(desk.numbers.map((list) => list.length)).toEqual([1, 100, 150]);
+  });
+
   test("waits, however much it is, for a server that is away", async () => {
     const desk = new Desk();
     const collector = desk.collector();
