@@ -4,8 +4,7 @@
 // The loop and one worker go by the same fetch. A worker that goes by Node's HTTP client, as workers do unless told
 // otherwise, is measured beside them, and need not meet the bound.
 // Last, the worker against itself: messages with an effect and a follow-up each, guarded from end to end, against plain
-// ones, in the same rounds, with 200 handlers at once, as in the benchmark of the Python SDK. The bound is for workers as
-// they are unless told otherwise; those by fetch are measured beside them.
+// ones, in the same rounds, with 200 handlers at once, as in the benchmark of the Python SDK.
 //   npm run build && DRIFTQ_BIN=… node bench/worker.mjs [messages] [rounds] [batch] [guarded: only that]
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -53,8 +52,8 @@ async function round(contender, count, load) {
 
 const median = (list) => [...list].sort((a, b) => a - b)[(list.length - 1) >> 1];
 const shown = (ratios) => `${median(ratios).toFixed(2)} (${ratios.map((ratio) => ratio.toFixed(2)).join(", ")})`;
-/** Rounds before the first one that counts: the worker has more code to be compiled than the loop, which takes until then. */
-const WARM_UP_ROUNDS = 6;
+/** Rounds before the first one that counts: the worker has more code to be compiled than the loop. */
+const WARM_UP_ROUNDS = 3;
 let enough = true;
 let guardedEnough = true;
 const only = process.argv[5];
@@ -95,7 +94,7 @@ for (const who of ["worker-by-fetch", "worker"]) {
   const [plain, guarded] = loads.map((load) => results[load]);
   const rateOf = (list) => Math.round(median(list.map(({ rate }) => rate)));
   const ratiosOf = (rate) => guarded.map((one, n) => one[rate] / plain[n][rate]);
-  if (who === "worker") guardedEnough = median(ratiosOf("rate")) >= GUARDED_RATIO_MIN;
+  guardedEnough &&= median(ratiosOf("rate")) >= GUARDED_RATIO_MIN;
   console.log(`guarded, ${who}: plain ${rateOf(plain)}/s, with an effect and a follow-up each ${rateOf(guarded)}/s, ratio ${shown(ratiosOf("rate"))}`);
   console.log(`    by processor time ${shown(ratiosOf("cpuRate"))}`);
   contender.disconnect();
