@@ -20,8 +20,6 @@ export type Send = (method: Method, url: string, text: string | undefined, key?:
 
 export const JSON_TYPE = "application/json";
 
-const encoder = new TextEncoder();
-
 /** Any fetch as a way to reach a server. */
 export function byFetch(fetcher: typeof fetch): Send {
   return (method, url, text, key) => {
@@ -30,8 +28,7 @@ export function byFetch(fetcher: typeof fetch): Send {
     const headers: Record<string, string> = {};
     if (key !== undefined) headers.authorization = `Bearer ${key}`;
     if (text !== undefined) {
-      // As bytes: of a text, Node's fetch counts them beside encoding it.
-      init.body = encoder.encode(text);
+      init.body = text;
       headers["content-type"] = JSON_TYPE;
     }
     init.headers = headers;

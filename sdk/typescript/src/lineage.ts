@@ -27,12 +27,11 @@ export function readTraceparent(text: string): { traceId: string; spanId: string
 /** Continues the trace that the message brought, or begins one. Spans of one that begins here are not wanted: no OpenTelemetry says so. */
 export function traceOf(traceparent: string | undefined, random: (bytes: number) => string = randomHex): Trace {
   const given = traceparent === undefined ? undefined : readTraceparent(traceparent);
+  const spanId = random(8);
   if (!given) {
-    const both = random(24);
-    const [traceId, spanId] = [both.slice(0, 32), both.slice(32)];
+    const traceId = random(16);
     return { traceId, parentSpanId: undefined, spanId, flags: "00", traceparent: `00-${traceId}-${spanId}-00` };
   }
-  const spanId = random(8);
   const { traceId, spanId: parentSpanId, flags } = given;
   return { traceId, parentSpanId, spanId, flags, traceparent: `00-${traceId}-${spanId}-${flags}` };
 }
