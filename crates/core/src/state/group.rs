@@ -46,8 +46,8 @@ pub(crate) struct Progress {
     pub(crate) backlog: i64,
     /// How many messages it has settled since.
     pub(crate) settled_count: u64,
-    /// Who got a message last. Those of a batch have one holder, whose name they share.
-    pub(crate) taker: Arc<str>,
+    /// Who got a message last. Those of a batch have one owner, whose name they share.
+    pub(crate) last_owner: Arc<str>,
 }
 
 /// A delivery that is not settled.
@@ -161,10 +161,10 @@ impl Progress {
         let pending = self.pending.entry(sequence).or_default();
         pending.attempts = loan.attempt;
         if *pending.owner != *loan.owner {
-            if *self.taker != *loan.owner {
-                self.taker = loan.owner.into();
+            if *self.last_owner != *loan.owner {
+                self.last_owner = loan.owner.into();
             }
-            pending.owner = Arc::clone(&self.taker);
+            pending.owner = Arc::clone(&self.last_owner);
         }
         pending.token = loan.token;
         pending.leased_at = loan.at;
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_one_holder_share_its_name() {
+    fn messages_of_one_owner_share_its_name() {
         let mut progress = Progress::default();
         for (sequence, owner) in [(0, "a"), (1, "a"), (2, "b"), (3, "b"), (4, "a"), (2, "a")] {
             progress.lease(sequence, loan(1, owner, Style::Borrowed));

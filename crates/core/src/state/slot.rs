@@ -275,8 +275,8 @@ impl Slots {
 
     /// The place of a chunk, if it is the one that many behind the first one, or before the last one.
     fn place_by(&self, ahead: u64, behind: u64, holds: impl Fn(&Chunk) -> bool) -> Option<usize> {
-        let from_back =
-            usize::try_from(behind).ok().and_then(|behind| self.chunks.len().checked_sub(behind + 1));
+        let last = self.chunks.len().checked_sub(1)?;
+        let from_back = usize::try_from(behind).ok().and_then(|behind| last.checked_sub(behind));
         let places = [usize::try_from(ahead).ok(), from_back].into_iter().flatten();
         let mut places = places.filter(|index| self.chunks.get(*index).is_some_and(&holds));
         places.next()

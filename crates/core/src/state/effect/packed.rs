@@ -17,8 +17,8 @@ use crate::words::id::{Identity, Position, RequestHash, Spotted, Time, TopicId};
 
 /// Records of one chunk: as many as there are bits in [`Chunk::present`].
 const CHUNK_RECORDS: u64 = 64;
-/// A chunk grows by this many bytes at a time, so that little of it is empty. The newest, which all new records go to, has
-/// room for as many as are still to come, if they are as long as those that it has.
+/// A chunk grows by this many bytes at a time, so that little of it is empty. Only the newest, which all new records go to,
+/// has room for those still to come, if they are as long as those that it has.
 const GROWTH_BYTES: usize = 256;
 /// A chunk gives room back that is larger than this.
 const SLACK_BYTES: usize = 1024;
@@ -167,12 +167,13 @@ impl Packed {
     /// Puts a record in the place of whatever was there.
     pub(crate) fn put(&mut self, number: u64, effect: &Effect) {
         let (start, bit) = place(number);
-        let newest = self.chunks.last_key_value().map(|(newest, _)| *newest);
-        if newest.is_some_and(|newest| newest < start)
-            && let Some(mut full) = self.chunks.last_entry()
-        {
-            full.get_mut().trim();
-        }
+        let newest = self.chunks.last_entry().map_or(start, |mut newest| {
+            if *newest.key() < start {
+                // It gets no more records.
+                newest.get_mut().trim();
+            }
+            *newest.key()
+        });
         let chunk = self.chunks.entry(start).or_default();
         let before = chunk.get(bit).and_then(owner_of);
         let owner = match before {
@@ -187,7 +188,7 @@ impl Packed {
         }
         self.draft.clear();
         pack(&mut self.draft, effect, owner);
-        chunk.put(bit, &self.draft, newest.is_none_or(|newest| newest <= start));
+        chunk.put(bit, &self.draft, newest <= start);
     }
 
     pub(crate) fn remove(&mut self, number: u64) -> Option<Effect> {
