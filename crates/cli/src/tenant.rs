@@ -5,6 +5,7 @@ use driftq_api::units;
 use driftq_api::v2::{Limits, Tenant, TenantLimits, Tenants};
 
 use crate::key::{Pace, shown_limits};
+use crate::parse::{Choice, Choices};
 use crate::{Amount, Columns, Common, Path, grouped, printable};
 
 #[derive(clap::Subcommand)]
@@ -26,9 +27,9 @@ Examples:
     Show(Name),
     /// Say how much a tenant may have
     #[command(
-        after_help = "In the place of what was said before: a limit that is not given is lifted. What there \
-is stays when a limit is lowered, and dead letters are kept whatever the limit. What would exceed a limit is refused \
-with QUOTA_EXCEEDED and the name of the limit.
+        after_help = "A limit that is not named stays as it is; --lift and --none take limits away. What there is stays \
+when a limit is lowered, and dead letters are kept whatever the limit. What would exceed a limit is refused with \
+QUOTA_EXCEEDED and the name of the limit.
 
 Topics, messages and bytes are those of topics that belong to the tenant (driftq topic create --tenant); requests, \
 bytes in a second and waits are those of all keys that are bound to it (driftq key create --tenant).
@@ -36,6 +37,7 @@ bytes in a second and waits are those of all keys that are bound to it (driftq k
 Examples:
   driftq tenant limit acme --topics 20 --messages 1000000 --bytes 10GiB --effects 500000
   driftq tenant limit acme --requests-per-second 500 --bytes-per-second 1MiB --waits 20
+  driftq tenant limit acme --messages 2000000 --lift waits,bytes
   driftq tenant limit acme --none"
     )]
     Limit(Limit),
@@ -55,7 +57,7 @@ impl Name {
 
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("how_much").required(true).multiple(true).args([
-    "none", "topics", "messages", "bytes", "effects", "requests_per_second", "bytes_per_second", "waits"
+    "none", "lift", "topics", "messages", "bytes", "effects", "requests_per_second", "bytes_per_second", "waits"
 ])))]
 pub(crate) struct Limit {
     #[command(flatten)]
@@ -64,10 +66,13 @@ pub(crate) struct Limit {
     #[arg(
         long,
         conflicts_with_all = [
-            "topics", "messages", "bytes", "effects", "requests_per_second", "bytes_per_second", "waits"
+            "lift", "topics", "messages", "bytes", "effects", "requests_per_second", "bytes_per_second", "waits"
         ]
     )]
     none: bool,
+    /// Lift these limits
+    #[arg(long, value_name = "LIMITS", value_delimiter = ',', value_parser = Choice(LIFTED))]
+    lift: Vec<Lift>,
     /// Topics that belong to it
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     topics: Option<u32>,
@@ -84,11 +89,35 @@ pub(crate) struct Limit {
     pace: Pace,
 }
 
+/// Takes one limit away.
+type Lift = fn(&mut TenantLimits);
+
+const LIFTED: Choices<Lift> = &[
+    ("topics", "", |limits| limits.topics = None),
+    ("messages", "", |limits| limits.messages = None),
+    ("bytes", "", |limits| limits.bytes = None),
+    ("effects", "", |limits| limits.effects = None),
+    ("requests-per-second", "", |limits| limits.requests_per_second = None),
+    ("bytes-per-second", "", |limits| limits.bytes_per_second = None),
+    ("waits", "", |limits| limits.waits = None),
+];
+
 impl Limit {
-    fn limits(&self) -> TenantLimits {
-        let Limits { requests_per_second, bytes_per_second, waits } = self.pace.limits();
-        let Self { topics, messages, bytes, effects, .. } = *self;
-        TenantLimits { requests_per_second, bytes_per_second, waits, topics, messages, bytes, effects }
+    /// The limits that are to hold after those `before`: what is not named stays. What is lifted and named is named.
+    fn after(&self, mut before: TenantLimits) -> TenantLimits {
+        for lift in &self.lift {
+            lift(&mut before);
+        }
+        let pace = self.pace.limits();
+        TenantLimits {
+            requests_per_second: pace.requests_per_second.or(before.requests_per_second),
+            bytes_per_second: pace.bytes_per_second.or(before.bytes_per_second),
+            waits: pace.waits.or(before.waits),
+            topics: self.topics.or(before.topics),
+            messages: self.messages.or(before.messages),
+            bytes: self.bytes.or(before.bytes),
+            effects: self.effects.or(before.effects),
+        }
     }
 }
 
@@ -111,7 +140,13 @@ pub(super) async fn run(common: &Common, command: &Command) -> Result<()> {
         }
         Command::Show(name) => common.show(&caller.get(name.path()).await?, show),
         Command::Limit(limit) => {
-            let tenant: Tenant<'static> = caller.put(limit.name.path(), &limit.limits()).await?;
+            let limits = if limit.none {
+                TenantLimits::default()
+            } else {
+                let before: Tenant<'static> = caller.get(limit.name.path()).await?;
+                limit.after(before.limits)
+            };
+            let tenant: Tenant<'static> = caller.put(limit.name.path(), &limits).await?;
             common.show(&tenant, show)
         }
     }

@@ -165,6 +165,26 @@ fn limits_outlive_the_broker_and_are_audited() {
     assert_eq!(shown(&server)["limits"], json!({}));
 }
 
+/// Whoever raises one limit does not have the others in mind.
+#[test]
+fn the_command_line_changes_only_the_limits_that_it_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &[]);
+    let at = format!("http://{}", server.address);
+    let limit = |words: &str| {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        run(&[&["tenant", "limit", "acme", "-o", "json", "--server", &at][..], &words].concat())
+    };
+    let limits = |words: &str| limit(words).ok().json()["limits"].clone();
+    assert_eq!(limits("--topics 7 --waits 9"), json!({"topics": 7, "waits": 9}));
+    assert_eq!(limits("--messages 6"), json!({"topics": 7, "waits": 9, "messages": 6}));
+    assert_eq!(limits("--topics 8 --lift waits,effects"), json!({"topics": 8, "messages": 6}));
+    for wrong in ["", "--none --lift topics", "--lift everything"] {
+        limit(wrong).code(2);
+    }
+    assert_eq!(limits("--none"), json!({}));
+}
+
 #[test]
 fn a_key_of_a_tenant_sees_its_own_and_sets_nothing() {
     let shared = Shared::start();
