@@ -19,7 +19,7 @@ use driftq_server::{config::Config, http};
 use tokio::{
     net::TcpListener,
     sync::{oneshot, watch},
-    time::sleep,
+    time::timeout,
 };
 
 use super::{
@@ -27,9 +27,9 @@ use super::{
     startup,
 };
 
-/// How long a server that was asked to leave the work to others goes on, so that the others know and keep new requests
-/// back.
-const NOTICE: Duration = SEAT_TIME.checked_div(2).expect("two is not zero");
+/// How long a server that was asked to leave the work to others goes on at most until all of them know, and keep new
+/// requests back: what they send to one that is closing its connections may be lost without an answer.
+const NOTICE_MAX: Duration = SEAT_TIME.saturating_mul(3);
 
 /// Serves in turns with the others, until a signal ends it.
 pub(super) async fn serve(
@@ -108,21 +108,27 @@ async fn replaced(
     standing: &mut watch::Receiver<Standing>,
     mut fenced: watch::Receiver<bool>,
 ) -> &'static str {
-    let ends = |standing: &Standing| !standing.is_mine || standing.is_drained;
-    let ended = tokio::select! {
-        ended = standing.wait_for(ends) => ended.map(|now| now.clone()),
-        // By a server that takes no part in the cluster, or by one that took over while this one slept.
-        _ = fenced.wait_for(|is_fenced| *is_fenced) => return "another server has opened the log",
-    };
-    let Ok(now) = ended else { return "the seat is gone" };
-    if !now.is_mine {
-        return "another server has the seat";
+    let asked = |now: &Standing| !now.is_mine || now.is_drained;
+    let settled = |now: &Standing| !now.is_mine || !now.is_drained || now.is_noticed;
+    loop {
+        let ended = tokio::select! {
+            ended = standing.wait_for(asked) => ended.map(drop),
+            // By a server that takes no part in the cluster, or by one that took over while this one slept.
+            _ = fenced.wait_for(|is_fenced| *is_fenced) => return "another server has opened the log",
+        };
+        if ended.is_err() {
+            return "the seat is gone";
+        }
+        // Those that do not know in time were told nothing for as long.
+        drop(timeout(NOTICE_MAX, standing.wait_for(settled)).await);
+        let now = standing.borrow();
+        if !now.is_mine {
+            return "another server has the seat";
+        }
+        if now.is_drained {
+            return "an operator has asked it to";
+        }
     }
-    tokio::select! {
-        () = sleep(NOTICE) => {}
-        _ = standing.wait_for(|standing| !standing.is_mine) => {}
-    }
-    "an operator has asked it to"
 }
 
 /// The edge of a server that does not serve.

@@ -5,6 +5,7 @@
 //! over, another takes it. The seat only says who should serve. That nobody else writes is the log's own doing: who
 //! opens it fences those before, however wrong they are about the time.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use crate::failure::StartError;
 pub const SEAT_TIME: Duration = Duration::from_secs(2);
 /// How often it is renewed, and how often the others look whether it is free.
 const BEAT: Duration = Duration::from_millis(400);
+/// The same while the server that serves is to leave the work to others: all wait for all.
+const HASTY_BEAT: Duration = BEAT.checked_div(4).expect("four is not zero");
 /// How long after a server has asked for its seat to be renewed, and was told that it is, it may take for granted that
 /// nobody else has it: a little less than the seat lasts, for clocks that do not run alike.
 const SURE: Duration = SEAT_TIME.saturating_sub(BEAT.checked_div(4).expect("four is not zero"));
@@ -76,6 +79,8 @@ pub struct Standing {
     pub is_mine: bool,
     /// Whether an operator has asked this server to leave the work to others.
     pub is_drained: bool,
+    /// Whether all the others that live know of that: from then on they keep new requests back.
+    pub is_noticed: bool,
     /// All servers that were seen lately.
     pub nodes: Vec<Node>,
 }
@@ -106,6 +111,38 @@ impl Node {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         u128::from(self.seen_ms_ago) < SEAT_TIME.as_millis()
+    }
+}
+
+/// Whether the others know that this server is to leave the work to them.
+#[derive(Default)]
+struct Notice {
+    /// When this server had learned of it.
+    since: Option<Instant>,
+    /// The first beat of each of the others that was later, and when that was at the latest.
+    beats: BTreeMap<String, Instant>,
+}
+
+impl Notice {
+    /// Whether all know, by what was asked for at `asked` and told at `told`. A server looks after it has said that it
+    /// lives: it has seen what the one look told when it says so the next time.
+    fn is_given(&mut self, standing: &Standing, own: &str, asked: Instant, told: Instant) -> bool {
+        if !standing.is_drained {
+            *self = Self::default();
+            return false;
+        }
+        let since = *self.since.get_or_insert(told);
+        let mut do_all_know = true;
+        for node in standing.nodes.iter().filter(|node| node.url != own && node.is_alive()) {
+            let ago = Duration::from_millis(node.seen_ms_ago);
+            // It is not known when within the question it was looked up: no beat is taken for two.
+            let (earliest, latest) = (asked.checked_sub(ago), told.checked_sub(ago).unwrap_or(told));
+            do_all_know &= earliest.filter(|beat| *beat > since).is_some_and(|beat| {
+                let first = *self.beats.entry(node.url.clone()).or_insert(latest);
+                beat > first
+            });
+        }
+        do_all_know
     }
 }
 
@@ -183,7 +220,8 @@ impl Seat {
         let secret = register.secret();
         let (orders, received) = sync_channel(ORDERS_MAX);
         let thread = thread::Builder::new().name("driftq-seat".into());
-        thread.spawn(move || keep(register, &tell, &tell_renewed, &received))?;
+        let own = url.to_owned();
+        thread.spawn(move || keep(register, &own, (&tell, &tell_renewed), &received))?;
         Ok(Self { url: url.to_owned(), secret, standing, renewed, orders })
     }
 
@@ -264,11 +302,12 @@ fn is_fresh(renewed: Option<Instant>) -> bool {
 /// Renews until there is nobody left to give orders.
 fn keep(
     mut register: impl Register,
-    tell: &watch::Sender<Standing>,
-    tell_renewed: &watch::Sender<Option<Instant>>,
+    own: &str,
+    (tell, tell_renewed): (&watch::Sender<Standing>, &watch::Sender<Option<Instant>>),
     orders: &Receiver<Order>,
 ) {
-    let (mut is_mine, mut is_away) = (false, false);
+    let (mut is_mine, mut is_away, mut pause) = (false, false, BEAT);
+    let mut notice = Notice::default();
     let mut left: Option<Instant> = None;
     let mut settled: Option<(oneshot::Sender<_>, Result<bool, String>)> = None;
     loop {
@@ -279,12 +318,15 @@ fn keep(
         };
         let asked = Instant::now();
         match register.beat(claim) {
-            Ok(standing) => {
+            Ok(mut standing) => {
+                standing.is_noticed = notice.is_given(&standing, own, asked, Instant::now());
                 tell_renewed.send_replace(standing.is_mine.then_some(asked));
                 if is_away {
                     tracing::info!("the cluster's seat can be seen again");
                 }
                 (is_mine, is_away) = (standing.is_mine, false);
+                let leaves = standing.serving.is_some() && standing.taker().is_none();
+                pause = if leaves { HASTY_BEAT } else { BEAT };
                 tell.send_if_modified(|told| {
                     let is_news = is_news(told, &standing);
                     *told = standing;
@@ -302,7 +344,7 @@ fn keep(
         if let Some((done, answer)) = settled.take() {
             let _ = done.send(answer);
         }
-        let ordered = match orders.recv_timeout(BEAT) {
+        let ordered = match orders.recv_timeout(pause) {
             Ok(order) => order,
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => break,
@@ -333,8 +375,55 @@ fn leave(register: &mut impl Register) {
 
 /// Whether anything has changed that somebody waits for; when servers were last seen changes all the time.
 fn is_news(told: &Standing, now: &Standing) -> bool {
-    fn parts(standing: &Standing) -> (Option<&str>, Option<&str>, bool, bool) {
-        (standing.serving.as_deref(), standing.taker(), standing.is_mine, standing.is_drained)
+    fn parts(standing: &Standing) -> (Option<&str>, Option<&str>, [bool; 3]) {
+        let Standing { is_mine, is_drained, is_noticed, .. } = *standing;
+        (standing.serving.as_deref(), standing.taker(), [is_mine, is_drained, is_noticed])
     }
     parts(told) != parts(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that was asked to leave, and two others that were last seen so many milliseconds ago.
+    fn drained(seen_ms_ago: [u64; 2]) -> Standing {
+        let node = |url: &str, seen_ms_ago| Node { url: url.into(), seen_ms_ago, is_drained: url == "own" };
+        let nodes = vec![node("own", 0), node("one", seen_ms_ago[0]), node("other", seen_ms_ago[1])];
+        Standing { is_mine: true, is_drained: true, nodes, ..Standing::default() }
+    }
+
+    #[test]
+    fn the_others_know_when_each_has_looked_and_come_back() {
+        let start = Instant::now();
+        let mut notice = Notice::default();
+        let mut at = |ms: u64, standing: &Standing| {
+            let asked = start + Duration::from_millis(ms);
+            notice.is_given(standing, "own", asked, asked + Duration::from_millis(5))
+        };
+        assert!(!at(0, &drained([100, 200])));
+        // One has been there since. Whether it has heard what it asked for then is not known; the other is slow.
+        assert!(!at(400, &drained([50, 600])));
+        assert!(!at(450, &drained([100, 650])), "the same beats again");
+        assert!(!at(800, &drained([40, 1_000])));
+        assert!(!at(1_200, &drained([30, 1_400])));
+        assert!(!at(1_600, &drained([20, 10])), "the first beat since, of the one that was slow");
+        assert!(at(2_100, &drained([10, 5])));
+        assert!(!at(2_500, &Standing { is_drained: false, ..drained([1, 1]) }));
+        assert!(!at(2_900, &drained([1, 1])), "it was asked anew");
+    }
+
+    #[test]
+    fn a_server_that_is_gone_need_not_know() {
+        let (start, later) = (Instant::now(), Duration::from_millis(500));
+        let mut notice = Notice::default();
+        for (beats, expected) in [(0, false), (1, false), (2, true)] {
+            let asked = start + later * beats;
+            assert_eq!(notice.is_given(&drained([1, 60_000]), "own", asked, asked), expected);
+        }
+        let mut alone = drained([60_000, 60_000]);
+        assert!(Notice::default().is_given(&alone, "own", start, start));
+        alone.nodes.truncate(1);
+        assert!(Notice::default().is_given(&alone, "own", start, start));
+    }
 }

@@ -193,7 +193,7 @@ impl Register for NatsRegister {
             false => seat.filter(|seat| seat.is_taken(now_ms)).map(|seat| seat.said.url.clone()),
         };
         let is_mine = serving.as_ref() == Some(&self.url);
-        Ok(Standing { serving, is_mine, is_drained, nodes })
+        Ok(Standing { serving, is_mine, is_drained, is_noticed: false, nodes })
     }
 
     fn leave(&mut self) -> Result<(), String> {

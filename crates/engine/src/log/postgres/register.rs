@@ -106,7 +106,7 @@ impl Register for PostgresRegister {
         let serving: Option<String> = rows.first().and_then(|row| row.get(3));
         let is_mine = serving.as_ref() == Some(&self.url);
         let is_drained = nodes.iter().any(|node| node.url == self.url && node.is_drained);
-        Ok(Standing { serving, is_mine, is_drained, nodes })
+        Ok(Standing { serving, is_mine, is_drained, is_noticed: false, nodes })
     }
 
     fn leave(&mut self) -> Result<(), String> {
