@@ -5,7 +5,6 @@ use std::hash::BuildHasherDefault;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use driftq_core::{
     Action, Answer, Burial, ConsumerId, Delivery, EffectInput, INPUT_FACTS_BYTES_MAX, Input, Output,
     Position, Query, Shard, Ticket, Time, TopicInfo,
@@ -35,9 +34,6 @@ const ROUND_REQUESTS_MAX: usize = 1_024;
 const ROUND_NOTICES_MAX: usize = 256;
 /// Questions that may wait for their round; an asker that comes after that is told to come back.
 const QUESTIONS_MAX: usize = 1_024;
-/// A buffer larger than this that is mostly full goes to the payload cache as it is; a smaller one is copied there
-/// and used again.
-const BUFFER_COPIED_BYTES_MAX: usize = 256 << 10;
 /// Said to callers that wait for a batch that finds no room.
 const UNSURE: &str =
     "the disk is full: nothing can be written until space returns; whether this took effect is not known";
@@ -356,14 +352,8 @@ impl<L: Log> Decide<'_, L> {
         let base = Position(self.cursor.next_body().0);
         self.cursor.advance(facts.len());
         self.shard.begin_batch(Position(self.cursor.next_body().0));
-        let body = if facts.len() > BUFFER_COPIED_BYTES_MAX && facts.len() > facts.capacity() / 2 {
-            let bytes = Bytes::from(facts);
-            self.shared.payload_store.put(base, bytes.clone());
-            Body::Kept(bytes)
-        } else {
-            self.shared.payload_store.put(base, Bytes::copy_from_slice(&facts));
-            Body::Lent(facts)
-        };
+        let (body, cached) = Body::of(facts);
+        self.shared.payload_store.put(base, cached);
         match self.writes.start(Batch { body, urgent }, self.shared) {
             Some(event) => self.on_event(event),
             None => Ok(()),

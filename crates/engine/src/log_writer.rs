@@ -18,6 +18,9 @@ use crate::shared::Shared;
 /// and sending never blocks.
 pub(crate) const BATCHES_UNDER_WAY_MAX: usize = 1;
 
+/// A buffer larger than this that is mostly full goes to the payload cache as it is; a smaller one is copied there
+/// and used again.
+const BUFFER_COPIED_BYTES_MAX: usize = 256 << 10;
 /// A buffer that one large message has made larger than this is not used again.
 const BUFFER_BYTES_KEPT_MAX: usize = 4 << 20;
 
@@ -37,6 +40,19 @@ pub(crate) enum Body {
 }
 
 impl Body {
+    /// The facts of a batch for the log, and for the payload cache.
+    pub(crate) fn of(mut facts: Vec<u8>) -> (Self, Bytes) {
+        if facts.len() > BUFFER_COPIED_BYTES_MAX && facts.len() > facts.capacity() / 2 {
+            // The cache counts bytes, and not the room behind them.
+            facts.shrink_to_fit();
+            let bytes = Bytes::from(facts);
+            (Self::Kept(bytes.clone()), bytes)
+        } else {
+            let copied = Bytes::copy_from_slice(&facts);
+            (Self::Lent(facts), copied)
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Lent(buffer) => buffer,
@@ -199,5 +215,26 @@ fn event(done: Result<Option<Position>, AppendError>, batch: Batch) -> LogEvent 
     match done {
         Ok(upto) => LogEvent::Written { upto, buffer: batch.body.into_buffer() },
         Err(error) => LogEvent::Broken(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+
+    #[test]
+    fn what_the_payload_cache_keeps_has_no_more_room_than_bytes() {
+        for length in [10, BUFFER_COPIED_BYTES_MAX, BUFFER_COPIED_BYTES_MAX + 1, 1 << 20] {
+            let mut facts = Vec::with_capacity(length * 2 - 1);
+            facts.resize(length, 7);
+            let (body, cached) = Body::of(facts);
+            assert_eq!(body.bytes(), &cached);
+            let is_kept = matches!(body, Body::Kept(_));
+            assert_eq!(is_kept, length > BUFFER_COPIED_BYTES_MAX);
+            drop(body);
+            assert_eq!(BytesMut::from(cached).capacity(), length);
+        }
     }
 }
