@@ -16,7 +16,7 @@ import httpx2
 
 from . import errors
 from ._json import written
-from ._outage import FOREVER, Outage
+from ._outage import Outage
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 CONNECT_TIMEOUT_S = 5.0
