@@ -47,6 +47,9 @@ class Plan:
 class Turn:
     """One peer's part of one round."""
 
+    # It was interrupted. Python drops the exception that says so if it is raised while an object is being destroyed.
+    is_over = False
+
     def __init__(self, peer: Peer, plan: Plan, rows: list[str], found: dict[str, list[float]]) -> None:
         self.peer, self.plan, self.rows, self.found = peer, plan, rows, found
         self.missing: dict[str, str] = {}
@@ -68,6 +71,8 @@ class Turn:
         self.found.setdefault(row, []).append(value)
 
     def row(self, row: str) -> None:
+        if Turn.is_over:
+            raise KeyboardInterrupt
         if row not in self.peer.rows:
             return
         say(f"    {row}")
@@ -272,7 +277,8 @@ def command(options: argparse.Namespace) -> str:
     return " ".join(words)
 
 
-def interrupted(number: int, _frame: object) -> None:
+def interrupted(_number: int, _frame: object) -> None:
+    Turn.is_over = True
     raise KeyboardInterrupt
 
 
@@ -283,7 +289,8 @@ def main() -> None:
             return report.show(json.load(file), options)
     names = chosen(options.peers, list(PEERS), DEFAULT, "peer")
     rows = chosen(options.rows, list(report.ROWS), list(report.ROWS), "row")
-    signal.signal(signal.SIGTERM, interrupted)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupted)
     options.dir = options.dir.resolve()
     tools = Tools(options.dir / "tools", options.offline)
     with_clients(tools, rows, names)

@@ -84,8 +84,13 @@ class Race(unittest.TestCase):
                 break
         self.assertTrue(running_in(self.folder), "a server is at work")
         process.send_signal(signal.SIGINT)
-        code = process.wait(RUN_S)
-        self.assertNotEqual(code, 0)
+        try:
+            _, said = process.communicate(timeout=RUN_S)
+        except subprocess.TimeoutExpired:
+            at_work = running_in(self.folder)
+            process.kill()
+            self.fail(f"it goes on, with {at_work}: {process.communicate()[1]}")
+        self.assertNotEqual(process.returncode, 0, said)
         until(lambda: not running_in(self.folder), "nothing that was started is left")
         self.assertEqual(list(self.folder.glob("data-*")), [])
 
