@@ -173,6 +173,21 @@ fn a_request_under_way_is_finished_before_the_stop() {
     );
 }
 
+/// Whoever has just connected would not know whether a request that was on its way was carried out.
+#[test]
+fn the_first_request_of_a_new_connection_is_answered_while_the_server_stops() {
+    let broker = Broker::durable(&[]);
+    let (mut idle, mut new) = (broker.client_with_topic("t", 1), broker.client());
+    // The server has taken it by then: it answers connections in the order in which they came.
+    assert_eq!(broker.client().get("/v1/healthz").status, 200);
+    broker.server.signal("TERM");
+    assert!(idle.is_closed(), "the stop has begun");
+    let answer = new.post_json("/v1/produce", &json!({"topic": "t", "value": "v"}));
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")), "{}", answer.text());
+    assert!(new.is_closed());
+    assert!(broker.server.wait().success());
+}
+
 #[test]
 fn nonsense_gets_an_answer_and_harms_nobody() {
     let broker = Broker::ephemeral(&[]);

@@ -30,6 +30,8 @@ pub(crate) struct Pulse {
     phase: AtomicU8,
     /// Milliseconds after `start` at which the connection is given up.
     deadline: AtomicU64,
+    /// Something has come.
+    heard: AtomicBool,
     /// An answer is on its way into the socket.
     answering: AtomicBool,
     /// How often the socket had taken everything it was given.
@@ -53,6 +55,7 @@ impl Pulse {
             idle_timeout,
             phase: AtomicU8::new(IDLE),
             deadline: AtomicU64::new(NONE),
+            heard: AtomicBool::new(false),
             answering: AtomicBool::new(false),
             flushes: AtomicU64::new(0),
             flush_awaited: AtomicBool::new(false),
@@ -75,8 +78,14 @@ impl Pulse {
     pub(crate) fn on_bytes(&self) {
         if self.phase.load(Relaxed) == IDLE {
             self.phase.store(HEAD, Relaxed);
+            self.heard.store(true, Relaxed);
             self.set_deadline(Instant::now(), self.head_timeout);
         }
+    }
+
+    /// Whether nothing has come since the connection was made.
+    pub(crate) fn is_new(&self) -> bool {
+        !self.heard.load(Relaxed)
     }
 
     /// Whether the next bytes begin a request.

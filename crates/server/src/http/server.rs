@@ -6,20 +6,23 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use driftq_engine::Broker;
 use driftq_engine::cluster::Seat;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
 
-use super::answer::Answer;
+use super::answer::{Answer, put};
 use super::app::App;
 use super::crowd::Crowd;
 use super::descriptors;
@@ -47,6 +50,10 @@ const CONNECTIONS_CEILING: usize = u32::MAX as usize >> 4;
 /// What the system takes for a connection beyond what its peer has room for.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES_MAX: u32 = 64 << 10;
+
+/// How long a connection that was just made waits for its first request when the edge ends: whoever has made it meant to
+/// ask, and would not know whether a request that was on its way was carried out.
+const NEWCOMER_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The HTTP library panics below this.
 const HEAD_BYTES_LEAST: usize = 8 << 10;
@@ -154,12 +161,12 @@ async fn run<E: Edge>(listener: TcpListener, app: Arc<E>, shutdown: Boxed<()>) -
     stage.send_replace(Stage::Draining);
     // All permits are back when the last connection is gone.
     let all = u32::try_from(limit).unwrap_or(u32::MAX);
-    if tokio::time::timeout(drain_timeout, permits.acquire_many(all)).await.is_err() {
+    if timeout(drain_timeout, permits.acquire_many(all)).await.is_err() {
         let connections = app.metrics().connections();
         tracing::warn!(connections, "cutting off connections that did not finish in time");
         stage.send_replace(Stage::Closing);
         // They only have to notice: this takes no longer than one turn of each task.
-        let _ = tokio::time::timeout(drain_timeout, permits.acquire_many(all)).await;
+        let _ = timeout(drain_timeout, permits.acquire_many(all)).await;
     }
     Ok(())
 }
@@ -277,6 +284,13 @@ async fn connection(
     }
 }
 
+/// Peers come and go as they like: nothing here is worth more than a debug line.
+fn ended(result: hyper::Result<()>) {
+    if let Err(error) = result {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
 /// Speaks HTTP.
 async fn converse(
     socket: impl AsyncRead + AsyncWrite + Unpin,
@@ -292,24 +306,38 @@ async fn converse(
     let mut builder = http1::Builder::new();
     // The library's own timer also ends idle connections, and is set anew for every request; the wire has a better one.
     builder.header_read_timeout(None).max_buf_size(options.head_bytes_max.max(HEAD_BYTES_LEAST));
-    let service =
-        service_fn(|request| Arc::clone(app).handle(Arc::clone(&pulse), Arc::clone(&peer), request));
+    let ends = AtomicBool::new(false);
+    let service = service_fn(|request| {
+        let handled = Arc::clone(app).handle(Arc::clone(&pulse), Arc::clone(&peer), request);
+        let ends = &ends;
+        async move {
+            let mut answer = handled.await?;
+            if ends.load(Relaxed) {
+                put(&mut answer, CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(answer)
+        }
+    });
     let mut serving = std::pin::pin!(builder.serve_connection(wire, service));
     loop {
         tokio::select! {
-            result = serving.as_mut() => {
-                if let Err(error) = result {
-                    // Peers come and go as they like: nothing here is worth more than a debug line.
-                    tracing::debug!(%error, "a connection ended early");
-                }
-                return;
-            }
+            result = serving.as_mut() => return ended(result),
             () = pulse.dismissal() => serving.as_mut().graceful_shutdown(),
             changed = stage.changed() => {
                 let now = if changed.is_ok() { *stage.borrow_and_update() } else { Stage::Closing };
                 match now {
                     Stage::Serving => {}
-                    Stage::Draining => serving.as_mut().graceful_shutdown(),
+                    Stage::Draining => {
+                        ends.store(true, Relaxed);
+                        // The library would close it without a look at what is on its way.
+                        if pulse.is_new() {
+                            let served = timeout(NEWCOMER_PATIENCE, serving.as_mut()).await;
+                            if let Ok(result) = served {
+                                return ended(result);
+                            }
+                        }
+                        serving.as_mut().graceful_shutdown();
+                    }
                     Stage::Closing => return,
                 }
             }
