@@ -59,6 +59,8 @@ fn finished(page: &str) -> String {
             in_block = is_block;
         }
         let line = if line == ".SH EXTRA" { ".SH NOTES" } else { line };
+        // Many alternatives are longer than a line, and have no blank to break it at.
+        let line = line.replace(r"\fR|\fB", r"\fR|\:\fB");
         for letter in line.chars() {
             match letter {
                 _ if letter.is_ascii() => text.push(letter),

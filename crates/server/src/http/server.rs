@@ -1,19 +1,18 @@
 //! Accepting connections, and letting go of them.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use driftq_engine::Broker;
 use driftq_engine::cluster::Seat;
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -22,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
-use super::answer::{Answer, put};
+use super::answer::Answer;
 use super::app::App;
 use super::crowd::Crowd;
 use super::descriptors;
@@ -306,18 +305,8 @@ async fn converse(
     let mut builder = http1::Builder::new();
     // The library's own timer also ends idle connections, and is set anew for every request; the wire has a better one.
     builder.header_read_timeout(None).max_buf_size(options.head_bytes_max.max(HEAD_BYTES_LEAST));
-    let ends = AtomicBool::new(false);
-    let service = service_fn(|request| {
-        let handled = Arc::clone(app).handle(Arc::clone(&pulse), Arc::clone(&peer), request);
-        let ends = &ends;
-        async move {
-            let mut answer = handled.await?;
-            if ends.load(Relaxed) {
-                put(&mut answer, CONNECTION, HeaderValue::from_static("close"));
-            }
-            Ok::<_, Infallible>(answer)
-        }
-    });
+    let service =
+        service_fn(|request| Arc::clone(app).handle(Arc::clone(&pulse), Arc::clone(&peer), request));
     let mut serving = std::pin::pin!(builder.serve_connection(wire, service));
     loop {
         tokio::select! {
@@ -328,13 +317,16 @@ async fn converse(
                 match now {
                     Stage::Serving => {}
                     Stage::Draining => {
-                        ends.store(true, Relaxed);
                         // The library would close it without a look at what is on its way.
-                        if pulse.is_new() {
-                            let served = timeout(NEWCOMER_PATIENCE, serving.as_mut()).await;
-                            if let Ok(result) = served {
-                                return ended(result);
-                            }
+                        let heard = poll_fn(|context| match serving.as_mut().poll(context) {
+                            Poll::Ready(result) => Poll::Ready(Some(result)),
+                            Poll::Pending if pulse.is_new() => Poll::Pending,
+                            Poll::Pending => Poll::Ready(None),
+                        });
+                        if pulse.is_new()
+                            && let Ok(Some(result)) = timeout(NEWCOMER_PATIENCE, heard).await
+                        {
+                            return ended(result);
                         }
                         serving.as_mut().graceful_shutdown();
                     }
