@@ -1,13 +1,9 @@
 //! `driftq serve --node-url`: one of several servers that share a log.
 //!
-//! One of them has the seat and serves; the others pass on what they are asked, and watch the seat. The address stays
-//! bound through every change of roles: whoever connects in between waits a moment and is answered.
+//! One of them has the seat and serves; the others pass on what they are asked, and watch the seat. Connections stay open
+//! through every change of roles: what is asked in between waits a moment and is answered.
 
-use std::{
-    net::{self, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use driftq_cli::signal::Signals;
@@ -15,12 +11,11 @@ use driftq_engine::{
     Started,
     cluster::{SEAT_TIME, Seat, Standing},
 };
-use driftq_server::{config::Config, http};
-use tokio::{
-    net::TcpListener,
-    sync::{oneshot, watch},
-    time::timeout,
+use driftq_server::{
+    config::Config,
+    http::{Beside, Front},
 };
+use tokio::{net::TcpListener, sync::watch, time::timeout};
 
 use super::{
     serve::{Manner, Serving, leave, open},
@@ -39,20 +34,20 @@ pub(super) async fn serve(
     listener: TcpListener,
 ) -> Result<()> {
     let address = listener.local_addr().context("the listen address")?;
-    let listener = listener.into_std().context("the listener")?;
     let (storage, url) = (config.engine().storage, own_url(config, address));
     let seat =
         tokio::task::spawn_blocking(move || Seat::keep(&storage, &url)).await.context("the start ended")?;
     let seat = Arc::new(seat.map_err(|error| startup::explain(&error, config))?);
     let mut standing = seat.standing();
     startup::announce_node(config, seat.url(), address)?;
+    let options = config.http(address.port());
+    let mut front = Front::standing_by(listener, options, Arc::clone(&seat))?;
     loop {
-        let standby = Standby::begin(config, &listener, &seat)?;
         tokio::select! {
             got = standing.wait_for(|standing| standing.is_mine) => drop(got.context("the seat is gone")?),
             signal = signals.next() => {
                 tracing::info!(signal = signal.name(), "stopping");
-                return standby.end().await;
+                return front.end().await.context("the HTTP edge");
             }
         }
         // Requests wait until the log is open: nobody else serves.
@@ -70,13 +65,16 @@ pub(super) async fn serve(
         }
         let recovered = startup::recovered(&recovery);
         tracing::info!(node = seat.url(), recovered, "this server serves now");
-        standby.hand_over();
         let fenced = broker.fenced();
-        let serving = Serving::begin(config, manner, dup(&listener)?, broker, Some(Arc::clone(&seat)))?;
+        let take_over = |broker, deliveries| {
+            front.serve(broker, Beside { deliveries, seat: Some(Arc::clone(&seat)) })?;
+            Ok(front)
+        };
+        let serving = Serving::begin(config, manner, address, broker, take_over)?;
         tokio::select! {
             why = replaced(&mut standing, fenced) => {
                 tracing::info!(why, "this server hands over");
-                serving.end().await?;
+                front = serving.hand_over(&seat).await;
                 seat.leave().await;
             }
             signal = signals.next() => {
@@ -108,18 +106,22 @@ async fn replaced(
     standing: &mut watch::Receiver<Standing>,
     mut fenced: watch::Receiver<bool>,
 ) -> &'static str {
+    tokio::select! {
+        why = sent_away(standing) => why,
+        // By a server that takes no part in the cluster, or by one that took over while this one slept.
+        _ = fenced.wait_for(|is_fenced| *is_fenced) => "another server has opened the log",
+    }
+}
+
+/// Resolves when this server has lost its seat, or has been asked to leave it and the others know.
+async fn sent_away(standing: &mut watch::Receiver<Standing>) -> &'static str {
     let asked = |now: &Standing| !now.is_mine || now.is_drained;
     let settled = |now: &Standing| !now.is_mine || !now.is_drained || now.is_noticed;
     loop {
-        let ended = tokio::select! {
-            ended = standing.wait_for(asked) => ended.map(drop),
-            // By a server that takes no part in the cluster, or by one that took over while this one slept.
-            _ = fenced.wait_for(|is_fenced| *is_fenced) => return "another server has opened the log",
-        };
-        if ended.is_err() {
+        if standing.wait_for(asked).await.is_err() {
             return "the seat is gone";
         }
-        // Those that do not know in time were told nothing for as long.
+        // A server that has not looked for so long cannot reach the log, and learns of it when it can.
         drop(timeout(NOTICE_MAX, standing.wait_for(settled)).await);
         let now = standing.borrow();
         if !now.is_mine {
@@ -129,38 +131,4 @@ async fn replaced(
             return "an operator has asked it to";
         }
     }
-}
-
-/// The edge of a server that does not serve.
-struct Standby {
-    running: tokio::task::JoinHandle<std::io::Result<()>>,
-    /// Dropping it ends the edge.
-    stop: oneshot::Sender<()>,
-}
-
-impl Standby {
-    fn begin(config: &Config, listener: &net::TcpListener, seat: &Arc<Seat>) -> Result<Self> {
-        let listener = dup(listener)?;
-        let options = config.http(listener.local_addr().context("the listen address")?.port());
-        let (stop, stopped) = oneshot::channel::<()>();
-        let shutdown = Box::pin(async move { drop(stopped.await) });
-        let running = tokio::spawn(http::stand_by(listener, options, Arc::clone(seat), shutdown));
-        Ok(Self { running, stop })
-    }
-
-    /// Takes no more connections; what is under way comes to its end by itself.
-    fn hand_over(self) {
-        drop(self.stop);
-    }
-
-    async fn end(self) -> Result<()> {
-        drop(self.stop);
-        self.running.await.context("the HTTP edge ended")??;
-        Ok(())
-    }
-}
-
-/// Another handle of the same socket: who lets go of one does not close it.
-fn dup(listener: &net::TcpListener) -> Result<TcpListener> {
-    listener.try_clone().and_then(TcpListener::from_std).context("sharing the listener")
 }

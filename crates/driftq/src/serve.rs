@@ -1,6 +1,11 @@
 //! `driftq serve`: the broker and its HTTP edge in this process.
 
-use std::{io::Write as _, net::SocketAddr, process, sync::Arc};
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+    process,
+    sync::Arc,
+};
 
 use anyhow::{Context, Result};
 use driftq_bench::demo;
@@ -10,7 +15,7 @@ use driftq_cli::{
     signal::{Signal, Signals},
 };
 use driftq_engine::{Broker, Counters, Recovery, StartError, Started, cluster::Seat};
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tokio::net::TcpListener;
 
 use super::{
     config_check::refuse,
@@ -18,8 +23,10 @@ use super::{
     node, startup,
 };
 use driftq_server::{
+    Deliveries,
     config::{Config, KnobArgs, Resolved, resolve},
-    http, log,
+    http::{self, Front},
+    log,
 };
 
 #[derive(clap::Args)]
@@ -85,7 +92,7 @@ impl Manner for Plain {
     }
 }
 
-pub(super) fn refuse_address(config: &Config, error: &std::io::Error) -> Fault {
+pub(super) fn refuse_address(config: &Config, error: &io::Error) -> Fault {
     Fault::new(Exit::Listen, format!("cannot listen on {}: {error}", config.listen))
         .help("choose another address with --listen, or port 0 for any free one")
 }
@@ -119,11 +126,11 @@ pub(super) fn host(resolved: Resolved, manner: &impl Manner) -> Result<()> {
     refuse(&problems)?;
     for warning in &resolved.warnings {
         // A warning that cannot be written stops nothing.
-        let _ = writeln!(std::io::stderr(), "warning: {warning}");
+        let _ = writeln!(io::stderr(), "warning: {warning}");
     }
     let config = resolved.config;
     // Logs go to stderr, so that stdout holds only what the start announces.
-    log::start(&config.log_level, config.log_format, colour::is_on(&std::io::stderr()))?;
+    log::start(&config.log_level, config.log_format, colour::is_on(&io::stderr()))?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
     let outcome = runtime.block_on(serve(config, manner));
@@ -149,7 +156,11 @@ async fn serve(config: Config, manner: &impl Manner) -> Result<()> {
     if let Err(error) = manner.announce(&config, &recovery, address) {
         tracing::warn!(error = format!("{error:#}"), %address, "stdout does not take what is announced there");
     }
-    let serving = Serving::begin(&config, manner, listener, broker, None)?;
+    let options = config.http(address.port());
+    let open = |broker, deliveries| {
+        Front::serving(listener, options, broker, http::Beside { deliveries, seat: None })
+    };
+    let serving = Serving::begin(&config, manner, address, broker, open)?;
     let signal = signals.next().await;
     tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
     let graceful = async { manner.part(&config, &serving.end().await?) };
@@ -173,42 +184,42 @@ pub(super) async fn open(config: &Config, signals: &mut Signals) -> Result<Resul
     }
 }
 
-/// A broker, and what makes it reachable.
+/// A broker, what makes it reachable, and what uses it.
 pub(super) struct Serving {
     broker: Broker,
-    edge: JoinHandle<std::io::Result<()>>,
+    front: Front,
     connectors: Connecting,
-    /// Dropping it ends the edge.
-    stop: oneshot::Sender<()>,
 }
 
 impl Serving {
+    /// Has a front answer from the broker, and starts what uses it.
     pub(super) fn begin(
         config: &Config,
         manner: &impl Manner,
-        listener: TcpListener,
+        address: SocketAddr,
         broker: Broker,
-        seat: Option<Arc<Seat>>,
+        front: impl FnOnce(Broker, Option<Deliveries>) -> io::Result<Front>,
     ) -> Result<Self> {
-        let address = listener.local_addr().context("the listen address")?;
-        let (stop, stopped) = oneshot::channel::<()>();
-        // A sender that is gone means stop, too.
-        let shutdown = Box::pin(async move { drop(stopped.await) });
         let connectors = manner.connectors();
-        let beside = http::Beside { deliveries: connectors.deliveries(), seat };
-        let options = config.http(address.port());
-        let edge = tokio::spawn(http::serve(listener, broker.clone(), options, beside, shutdown));
-        Ok(Self { broker, edge, connectors: connectors.start(config, address), stop })
+        let front = front(broker.clone(), connectors.deliveries()).context("the HTTP edge")?;
+        Ok(Self { broker, front, connectors: connectors.start(config, address) })
     }
 
     /// Ends gracefully: first what uses the server, then the server. Tells what it did.
     pub(super) async fn end(self) -> Result<Counters> {
         self.connectors.stop().await;
-        drop(self.stop);
-        self.edge.await.context("the HTTP edge ended")??;
+        self.front.end().await.context("the HTTP edge ended")?;
         let counters = self.broker.counters();
         self.broker.stop().await;
         Ok(counters)
+    }
+
+    /// Leaves the work to another server of the cluster: connections stay, and what they ask is passed on.
+    pub(super) async fn hand_over(mut self, seat: &Arc<Seat>) -> Front {
+        self.connectors.stop().await;
+        self.front.stand_by(Arc::clone(seat)).await;
+        self.broker.stop().await;
+        self.front
     }
 }
 

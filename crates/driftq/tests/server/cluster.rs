@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use driftq_testbed::Postgres;
 use serde_json::{Value, json};
 
-use crate::compat::Client;
+use crate::compat::{Client, Stream};
 use crate::postgres_log::{call, check, post};
 use crate::support::Server;
 
@@ -36,7 +36,6 @@ fn in_schema(schema: &str) -> impl Fn() -> Server {
 fn cluster(address: SocketAddr, fits: impl Fn(&Value) -> bool) -> Value {
     let until = Instant::now() + PATIENCE;
     loop {
-        // A server that wakes up deposed ends the connections that it has.
         let reply = call(address, "GET", "/v2/cluster", "").unwrap_or_default();
         let body = reply.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok());
         if let Some(seen) = body.filter(|seen| reply.starts_with("HTTP/1.1 200") && fits(seen)) {
@@ -287,6 +286,41 @@ pub(crate) fn hands_over_when_drained(start: impl Fn() -> Server) {
     nodes[0].run(&["cluster", "resume", &first]).ok();
     let unknown = nodes[0].run(&["cluster", "drain", "http://10.9.9.9:1"]);
     assert!(unknown.stderr.contains("cluster status"), "{}{}", unknown.stdout, unknown.stderr);
+}
+
+#[test]
+fn connections_outlive_a_change_of_roles() {
+    let log = ["--log", DATABASE.url(), "--log-schema", "cluster_connections", "--drain-timeout-ms", "1000"];
+    let nodes = three(|| node(&log));
+    let first = nodes[0].url();
+    let message = json!({"topic": "t", "value": "v"});
+    let mut kept: Vec<Client> = nodes.iter().map(|node| Client::connect(node.address)).collect();
+    let mut produce_to_all = || {
+        for client in &mut kept {
+            let taken = client.post_json("/v1/produce", &message);
+            assert_eq!((taken.status, taken.header("connection")), (200, None), "{}", taken.text());
+        }
+    };
+    produce_to_all();
+    let mut stream = Stream::open(nodes[0].address, "topic=t&group=g&owner=me&lease_ms=60000");
+    stream.item();
+    // One that does not finish what it has begun is not waited for without end.
+    let mut half = Client::connect(nodes[0].address);
+    half.send("POST /v1/produce HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{");
+    nodes[1].run(&["cluster", "drain", &first]).ok();
+    let until = Instant::now() + PATIENCE;
+    let mut watcher = Client::connect(nodes[1].address);
+    while watcher.get("/v2/cluster").json()["serving"].as_str().is_none_or(|serving| serving == first) {
+        assert!(Instant::now() < until, "another server takes over");
+        produce_to_all();
+    }
+    produce_to_all();
+    assert!(half.is_closed(), "it is cut off");
+    while stream.chunk().is_some() {}
+    let lease = json!({"owner": "me", "max": 1});
+    let lent = stream.client.post_json("/v2/topics/t/groups/other/lease", &lease);
+    assert_eq!(lent.json()["messages"].as_array().map(Vec::len), Some(1), "on the connection of the stream");
+    nodes[1].run(&["cluster", "resume", &first]).ok();
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! From a request to its answer.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -13,24 +12,22 @@ use driftq_engine::cluster::Seat;
 use hyper::body::Incoming;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, StatusCode};
 
 use super::answer::{Answer, method_refusal, put, refusal, status, whole};
 use super::audit::{Asked, Auditor};
 use super::body::AnswerBody;
 use super::budget::Budget;
-use super::crowd::Crowd;
 use super::door::Entrance;
 use super::endpoint::{Allowed, Endpoint, Target};
+use super::front::SharedParts;
 use super::guard::{Caller, Gone, Guard, ended};
 use super::live::{self, Live};
 use super::options::Options;
 use super::peer::Peer;
 use super::pulse::Pulse;
-use super::relay;
 use super::request::{check_url, discard_body, read_body};
 use super::request_id::{RequestIds, X_REQUEST_ID};
-use super::server::Edge;
 use super::turns::{Turns, WAIT_COUNTS};
 use super::{ui, v1, v2};
 use crate::metrics::{self, Format, Metrics};
@@ -42,16 +39,15 @@ const LOGGED_PATH_BYTES_MAX: usize = 256;
 /// How often spans are looked for that should have ended.
 const SWEEP_PAUSE: Duration = Duration::from_secs(5);
 
-/// What all connections share.
+/// What all requests share while this server serves.
 pub(crate) struct App {
     pub(super) guard: Guard,
     pub(super) auditor: Auditor,
     pub(crate) broker: Broker,
-    pub(crate) options: Options,
+    pub(crate) options: Arc<Options>,
     pub(crate) metrics: Metrics,
     pub(crate) started: Instant,
     pub(crate) ids: Arc<RequestIds>,
-    pub(crate) crowd: Crowd,
     pub(crate) budget: Arc<Budget>,
     pub(super) live: Live,
     pub(super) report: v2::NewestReport,
@@ -62,81 +58,19 @@ pub(crate) struct App {
     turns: Arc<Turns>,
 }
 
-impl Edge for App {
-    fn options(&self) -> &Options {
-        &self.options
-    }
-
-    fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    fn crowd(&self) -> &Crowd {
-        &self.crowd
-    }
-
-    fn ids(&self) -> &Arc<RequestIds> {
-        &self.ids
-    }
-
-    async fn handle(
-        self: Arc<Self>,
-        pulse: Arc<Pulse>,
-        peer: Arc<Peer>,
-        request: Request<Incoming>,
-    ) -> Result<Answer, Infallible> {
-        pulse.busy();
-        let (mut head, body) = request.into_parts();
-        let seat = self.seat.as_deref();
-        let sender = seat.and_then(|seat| relay::vouched(seat, &self.options.tls_client, &head));
-        let peer = sender.map_or(peer, Arc::new);
-        let id = self.ids.of(&head.headers);
-        let endpoint = Target::find(&head.method, head.uri.path()).endpoint;
-        let asked = self.tracer.as_ref().and_then(|tracer| tracer.asked(&head.headers, endpoint.produces()));
-        if let Some(trace) = asked {
-            head.extensions.insert(trace);
-        }
-        if !endpoint.is_audited(&head.method) {
-            return Ok(self.finished((&head, body), &id, (&peer, &pulse)).await);
-        }
-        // Apart from the connection: whoever hangs up must not leave a deed behind of which the audit does not tell.
-        let echo = id.clone();
-        let apart = async move { self.finished((&head, body), &id, (&peer, &pulse)).await };
-        Ok(tokio::spawn(apart).await.unwrap_or_else(|_| {
-            let fault =
-                Fault::new(Code::Internal, "the request could not be handled; the server's log says why");
-            refusal(&fault, endpoint.dialect(), &echo)
-        }))
-    }
-
-    async fn keep(&self) {
-        tokio::select! {
-            () = live::keep(self) => {}
-            () = self.sweep_traces() => {}
-        }
-    }
-
-    fn begin_stop(&self) {
-        self.broker.begin_stop();
-        self.live.end();
-    }
-}
-
 impl App {
-    pub(crate) fn new(broker: Broker, options: Options, seat: Option<Arc<Seat>>) -> Self {
-        let (metrics, ids) = (Metrics::default(), Arc::new(RequestIds::new()));
-        let budget = Budget::new(options.edge_bytes_max, metrics.clone());
+    pub(super) fn new(broker: Broker, shared: &SharedParts, seat: Option<Arc<Seat>>) -> Self {
+        let options = Arc::clone(&shared.options);
         let guard = Guard::new(&broker, options.keys_required, options.root_key);
         Self {
             guard,
             auditor: Auditor::new(),
             broker,
             options,
-            metrics,
+            metrics: shared.metrics.clone(),
             started: Instant::now(),
-            ids,
-            crowd: Crowd::default(),
-            budget,
+            ids: Arc::clone(&shared.ids),
+            budget: Arc::clone(&shared.budget),
             live: Live::default(),
             report: v2::NewestReport::default(),
             tracer: None,
@@ -154,6 +88,20 @@ impl App {
         }))
     }
 
+    /// What goes on beside the requests, for as long as it is polled.
+    pub(super) async fn keep(&self) {
+        tokio::select! {
+            () = live::keep(self) => {}
+            () = self.sweep_traces() => {}
+        }
+    }
+
+    /// Nothing new is begun from now on.
+    pub(super) fn begin_stop(&self) {
+        self.broker.begin_stop();
+        self.live.end();
+    }
+
     /// Ends the spans of what is over without having been settled, for ever.
     async fn sweep_traces(&self) {
         let Some(tracer) = &self.tracer else { return std::future::pending().await };
@@ -164,7 +112,7 @@ impl App {
     }
 
     /// Answers one request, and writes down and logs what came of it.
-    async fn finished(
+    pub(super) async fn finished(
         &self,
         (head, body): (&Parts, Incoming),
         id: &HeaderValue,
@@ -466,24 +414,4 @@ fn log(head: &Parts, status: StatusCode, latency: Duration, id: &HeaderValue) {
 
 fn shortened(path: &str) -> &str {
     path.get(..LOGGED_PATH_BYTES_MAX).unwrap_or(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{App, Arc, Edge, Incoming, Peer, Pulse, Request};
-
-    /// Every request moves this much at least twice, and every connection keeps as much.
-    const CALL_BYTES_MAX: usize = 8 << 10;
-
-    type Handle<F> = fn(Arc<App>, Arc<Pulse>, Arc<Peer>, Request<Incoming>) -> F;
-
-    fn bytes_of<F>(_: Handle<F>) -> usize {
-        size_of::<F>()
-    }
-
-    #[test]
-    fn the_state_of_a_call_stays_small() {
-        let bytes = bytes_of(<App as Edge>::handle);
-        assert!(bytes <= CALL_BYTES_MAX, "{bytes} bytes: box what is rarely called");
-    }
 }

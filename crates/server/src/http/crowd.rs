@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc::Sender;
+
 use super::pulse::Pulse;
 
 /// A connection is left alone for this long after its last request: clients that work pause, too.
@@ -32,6 +34,12 @@ impl Crowd {
         let idle = members.values().filter_map(|pulse| Some((pulse.idle_for(now)?, pulse)));
         let idlest = idle.filter(|(idle, _)| *idle >= IDLE_LEAST).max_by_key(|(idle, _)| *idle);
         idlest.inspect(|(_, pulse)| pulse.dismiss()).is_some()
+    }
+
+    /// Those whose request is under way. Each keeps a sender until it is answered.
+    pub(crate) fn await_rest(&self, under_way: &Sender<()>) -> Vec<Arc<Pulse>> {
+        let members = self.members();
+        members.values().filter(|pulse| pulse.keep_while_busy(under_way.clone())).cloned().collect()
     }
 
     fn members(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Pulse>>> {

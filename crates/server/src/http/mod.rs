@@ -13,6 +13,7 @@ pub(crate) mod door;
 mod endpoint;
 mod events;
 mod failure;
+mod front;
 mod guard;
 mod item;
 mod lines;
@@ -39,9 +40,9 @@ mod wire;
 
 pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::PRODUCE_REJECTIONS;
+pub use front::{Beside, Front};
 pub use options::Options;
 pub(crate) use secure::examine as examine_tls;
-pub use server::{Beside, serve, stand_by};
 
 /// The release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -2,11 +2,12 @@
 //!
 //! All three run in one task, one after the other; the atomics are there because the compiler cannot know that.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+use tokio::sync::mpsc::Sender;
 
 use super::loan::Loan;
 
@@ -41,8 +42,13 @@ pub(crate) struct Pulse {
     /// Answers on their way lend something: looked at before the lock is.
     lends: AtomicBool,
     lent: Mutex<Vec<Loan>>,
+    /// Somebody waits for the end of the request that is under way: looked at before the lock is.
+    keeps: AtomicBool,
+    kept: Mutex<Option<Sender<()>>>,
     /// Another connection needs the place of this one.
     dismissed: AtomicBool,
+    /// It took too long.
+    cut_off: AtomicBool,
     dismissal: Notify,
 }
 
@@ -61,7 +67,10 @@ impl Pulse {
             flush_awaited: AtomicBool::new(false),
             lends: AtomicBool::new(false),
             lent: Mutex::default(),
+            keeps: AtomicBool::new(false),
+            kept: Mutex::default(),
             dismissed: AtomicBool::new(false),
+            cut_off: AtomicBool::new(false),
             dismissal: Notify::new(),
         };
         pulse.idle(now);
@@ -123,14 +132,53 @@ impl Pulse {
 
     /// The request is answered; the next one may take its time.
     pub(crate) fn idle(&self, now: Instant) {
-        self.phase.store(IDLE, Relaxed);
+        // Ordered with the look of whoever begins to wait for it.
+        self.phase.store(IDLE, SeqCst);
         self.set_deadline(now, self.idle_timeout);
+        if self.keeps.load(SeqCst) {
+            self.let_go();
+        }
+    }
+
+    /// Keeps the sender until the request that is under way is answered, or drops it at once if none is. False then.
+    pub(crate) fn keep_while_busy(&self, sender: Sender<()>) -> bool {
+        *self.kept() = Some(sender);
+        self.keeps.store(true, SeqCst);
+        let is_busy = self.phase.load(SeqCst) == BUSY || self.answering.load(SeqCst);
+        if !is_busy {
+            self.let_go();
+        }
+        is_busy
+    }
+
+    fn let_go(&self) {
+        self.keeps.store(false, Relaxed);
+        drop(self.kept().take());
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Sender<()>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the connection if the request that was under way with [`Pulse::keep_while_busy`] still is. False if not.
+    pub(crate) fn cut_off(&self) -> bool {
+        let is_late = self.kept().take().is_some();
+        if is_late {
+            self.cut_off.store(true, Relaxed);
+            self.dismiss();
+        }
+        is_late
+    }
+
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.cut_off.load(Relaxed)
     }
 
     /// The answer is there, and its reader must take it. Then the next request may take its time.
     pub(crate) fn begin_answer(&self, now: Instant) {
-        self.phase.store(IDLE, Relaxed);
-        self.answering.store(true, Relaxed);
+        // In this order, so that it never looks idle in between.
+        self.answering.store(true, SeqCst);
+        self.phase.store(IDLE, SeqCst);
         self.set_deadline(now, self.answer_timeout);
     }
 
@@ -258,6 +306,26 @@ mod tests {
         pulse.on_write();
         pulse.on_flush();
         assert!(pulse.deadline().unwrap() >= begun + idle, "nothing is under way any more");
+    }
+
+    #[test]
+    fn the_end_of_a_request_is_told_to_who_waits_for_it() {
+        use tokio::sync::mpsc::{channel, error::TryRecvError};
+        let now = Instant::now();
+        let pulse = Pulse::new(now, Duration::ZERO, Duration::from_secs(120));
+        let (sender, mut ended) = channel(1);
+        assert!(!pulse.keep_while_busy(sender.clone()), "nothing is under way");
+        pulse.busy();
+        assert!(pulse.keep_while_busy(sender), "a request is");
+        pulse.begin_answer(now);
+        assert_eq!(ended.try_recv(), Err(TryRecvError::Empty), "its answer is on its way");
+        pulse.on_flush();
+        assert_eq!(ended.try_recv(), Err(TryRecvError::Disconnected));
+        pulse.busy();
+        assert!(!pulse.cut_off(), "the next request is not meant");
+        let (sender, _ended) = channel(1);
+        assert!(pulse.keep_while_busy(sender) && pulse.cut_off());
+        assert!(pulse.is_cut_off() && pulse.is_dismissed());
     }
 
     #[test]

@@ -1,38 +1,28 @@
 //! Accepting connections, and letting go of them.
 
-use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use driftq_engine::Broker;
-use driftq_engine::cluster::Seat;
-use hyper::Request;
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::answer::Answer;
-use super::app::App;
 use super::crowd::Crowd;
 use super::descriptors;
-use super::options::Options;
+use super::front::{Lobby, SharedParts};
 use super::peer::Peer;
 use super::pulse::Pulse;
-use super::request_id::RequestIds;
 use super::secure::Secure;
-use super::standby::Standby;
 use super::wire::Wire;
-use crate::metrics::{Deliveries, Metrics};
 
 /// Pause after an accept that failed for want of something (file descriptors, memory), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -57,8 +47,6 @@ const NEWCOMER_PATIENCE: Duration = Duration::from_millis(500);
 /// The HTTP library panics below this.
 const HEAD_BYTES_LEAST: usize = 8 << 10;
 
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
 /// How far the end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -69,103 +57,44 @@ enum Stage {
     Closing,
 }
 
-/// What runs in the same process, as far as requests ask about it.
-#[derive(Debug, Default)]
-pub struct Beside {
-    /// What connectors in this process deliver, for `/metrics`.
-    pub deliveries: Option<Deliveries>,
-    /// This server's part in a cluster, if it has one.
-    pub seat: Option<Arc<Seat>>,
-}
-
-/// Serves until `shutdown` resolves. Then: no new connections, streams end, requests under way are finished, and what is
-/// not finished in time is cut off.
-///
-/// Boxed, as a future is compiled by the crate that names its type: the whole edge is compiled here, once, and not
-/// again by the binary.
-pub fn serve(
+/// Answers connections until `shutdown` resolves. Then: no new connections, streams end, requests under way are finished,
+/// and what is not finished in time is cut off.
+pub(super) fn listen(
     listener: TcpListener,
-    broker: Broker,
-    options: Options,
-    beside: Beside,
-    shutdown: Boxed<()>,
-) -> Boxed<io::Result<()>> {
-    Box::pin(serve_until(listener, broker, options, beside, shutdown))
+    lobby: Arc<Lobby>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    let secure = Secure::new(&lobby.shared.options)?;
+    Ok(tokio::spawn(run(listener, lobby, secure, shutdown)))
 }
 
-/// What connections lead to: a broker in this process, or the way to another server that has it.
-pub(super) trait Edge: Send + Sync + 'static {
-    fn options(&self) -> &Options;
-    fn metrics(&self) -> &Metrics;
-    fn crowd(&self) -> &Crowd;
-    fn ids(&self) -> &Arc<RequestIds>;
-    /// Answers one request; never fails, because a failure is an answer too.
-    fn handle(
-        self: Arc<Self>,
-        pulse: Arc<Pulse>,
-        peer: Arc<Peer>,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Answer, Infallible>> + Send;
-    /// What goes on beside the connections, for as long as it is polled.
-    fn keep(&self) -> impl Future<Output = ()> + Send;
-    /// Nothing new is begun from now on.
-    fn begin_stop(&self);
-}
-
-async fn serve_until(
+async fn run(
     listener: TcpListener,
-    broker: Broker,
-    options: Options,
-    beside: Beside,
-    shutdown: Boxed<()>,
+    lobby: Arc<Lobby>,
+    secure: Option<Secure>,
+    shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let mut app = App::new(broker, options, beside.seat);
-    let exporting = app.start_tracing().map_err(io::Error::other)?;
-    let app = Arc::new(app);
-    beside.deliveries.into_iter().for_each(|deliveries| app.metrics.also_tell(deliveries));
-    app.guard.warn_of_idle(&app.options.tls_client, &app.broker);
-    run(listener, app, shutdown).await?;
-    if let Some(exporting) = exporting {
-        exporting.stop().await;
-    }
-    Ok(())
-}
-
-/// Serves as [`serve`] does while another server of the cluster has the broker: what is asked here is passed on to it.
-pub fn stand_by(
-    listener: TcpListener,
-    options: Options,
-    seat: Arc<Seat>,
-    shutdown: Boxed<()>,
-) -> Boxed<io::Result<()>> {
-    Box::pin(run(listener, Arc::new(Standby::new(options, seat)), shutdown))
-}
-
-async fn run<E: Edge>(listener: TcpListener, app: Arc<E>, shutdown: Boxed<()>) -> io::Result<()> {
-    let options = app.options();
+    let options = &lobby.shared.options;
     let limit = descriptors::connections_max(options.connections_max).clamp(1, CONNECTIONS_CEILING);
     let permits = Arc::new(Semaphore::new(limit));
-    let drain_timeout = options.drain_timeout;
     let (stage, watched) = watch::channel(Stage::Serving);
-    let secure = Secure::new(options)?;
     tokio::select! {
-        () = accept(&listener, &app, secure.as_ref(), &permits, &watched) => {}
+        () = accept(&listener, &lobby, secure.as_ref(), &permits, &watched) => {}
         () = shutdown => {}
         () = freshness(secure.as_ref()) => {}
-        () = app.keep() => {}
     }
     // Waiting peers see a refused connection instead of a silent one.
     drop(listener);
-    app.begin_stop();
+    lobby.begin_stop();
     stage.send_replace(Stage::Draining);
     // All permits are back when the last connection is gone.
     let all = u32::try_from(limit).unwrap_or(u32::MAX);
-    if timeout(drain_timeout, permits.acquire_many(all)).await.is_err() {
-        let connections = app.metrics().connections();
+    if timeout(options.drain_timeout, permits.acquire_many(all)).await.is_err() {
+        let connections = lobby.shared.metrics.connections();
         tracing::warn!(connections, "cutting off connections that did not finish in time");
         stage.send_replace(Stage::Closing);
         // They only have to notice: this takes no longer than one turn of each task.
-        let _ = timeout(drain_timeout, permits.acquire_many(all)).await;
+        let _ = timeout(options.drain_timeout, permits.acquire_many(all)).await;
     }
     Ok(())
 }
@@ -184,7 +113,7 @@ async fn freshness(secure: Option<&Secure>) {
 /// Accepts for ever.
 async fn accept(
     listener: &TcpListener,
-    app: &Arc<impl Edge>,
+    lobby: &Arc<Lobby>,
     secure: Option<&Secure>,
     permits: &Arc<Semaphore>,
     stage: &watch::Receiver<Stage>,
@@ -198,9 +127,9 @@ async fn accept(
                     tracing::warn!("all connections that may be open are; the idlest make room, others wait");
                     told = Some(Instant::now());
                 }
-                let Some(permit) = admit(&**app, permits).await else { return };
+                let Some(permit) = admit(&lobby.crowd, permits).await else { return };
                 let socket = (socket, peer);
-                tokio::spawn(connection(socket, Arc::clone(app), secure.cloned(), permit, stage.clone()));
+                tokio::spawn(connection(socket, Arc::clone(lobby), secure.cloned(), permit, stage.clone()));
             }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
@@ -212,13 +141,13 @@ async fn accept(
 }
 
 /// A place for one more connection, as soon as there is one. `None` when no connection is admitted any more.
-async fn admit(app: &impl Edge, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+async fn admit(crowd: &Crowd, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     let mut place = std::pin::pin!(Arc::clone(permits).acquire_owned());
     if permits.available_permits() > 0 {
         return place.await.ok();
     }
     loop {
-        app.crowd().dismiss_idlest(Instant::now());
+        crowd.dismiss_idlest(Instant::now());
         tokio::select! {
             permit = place.as_mut() => return permit.ok(),
             () = tokio::time::sleep(CROWD_PAUSE) => {}
@@ -246,7 +175,7 @@ fn bound_unsent(_: &TcpStream) -> io::Result<()> {
 
 async fn connection(
     (socket, address): (TcpStream, SocketAddr),
-    app: Arc<impl Edge>,
+    lobby: Arc<Lobby>,
     secure: Option<Secure>,
     _permit: OwnedSemaphorePermit,
     #[cfg_attr(
@@ -255,20 +184,20 @@ async fn connection(
     )]
     mut stage: watch::Receiver<Stage>,
 ) {
-    let _open = app.metrics().open_connection();
+    let _open = lobby.shared.metrics.open_connection();
     // Answers are written whole; waiting for more to send would only delay them.
     if let Err(error) = socket.set_nodelay(true).and_then(|()| bound_unsent(&socket)) {
         tracing::debug!(%error, "a connection was gone at once");
         return;
     }
     match secure {
-        None => converse(socket, Peer { address, certificate: None }, &app, stage).await,
+        None => converse(socket, Peer { address, certificate: None }, &lobby, stage).await,
         #[cfg(feature = "tls")]
         Some(secure) => tokio::select! {
-            begun = secure.begin(socket, app.options().head_timeout, &app.options().tls_client) => match begun {
+            begun = secure.begin(socket, lobby.shared.options.head_timeout, &lobby.shared.options.tls_client) => match begun {
                 // Boxed: most of a connection's memory would be for the handshake, which is over soon.
                 Ok((socket, certificate)) => {
-                    Box::pin(converse(socket, Peer { address, certificate }, &app, stage)).await;
+                    Box::pin(converse(socket, Peer { address, certificate }, &lobby, stage)).await;
                 }
                 Err(error) if driftq_tls::is_untrusted(&error) => {
                     tracing::info!(%error, peer = %address, "the certificate of a client was refused");
@@ -294,24 +223,29 @@ fn ended(result: hyper::Result<()>) {
 async fn converse(
     socket: impl AsyncRead + AsyncWrite + Unpin,
     peer: Peer,
-    app: &Arc<impl Edge>,
+    lobby: &Arc<Lobby>,
     mut stage: watch::Receiver<Stage>,
 ) {
-    let (options, peer) = (app.options(), Arc::new(peer));
+    let (SharedParts { options, ids, .. }, peer) = (&lobby.shared, Arc::new(peer));
     let pulse = Pulse::new(Instant::now(), options.head_timeout, options.idle_timeout);
     let pulse = Arc::new(pulse.with_answer_timeout(options.answer_timeout));
-    let wire = TokioIo::new(Wire::new(socket, Arc::clone(&pulse), Arc::clone(app.ids())));
-    let _member = app.crowd().join(Arc::clone(&pulse));
+    let wire = TokioIo::new(Wire::new(socket, Arc::clone(&pulse), Arc::clone(ids)));
+    let _member = lobby.crowd.join(Arc::clone(&pulse));
     let mut builder = http1::Builder::new();
     // The library's own timer also ends idle connections, and is set anew for every request; the wire has a better one.
     builder.header_read_timeout(None).max_buf_size(options.head_bytes_max.max(HEAD_BYTES_LEAST));
     let service =
-        service_fn(|request| Arc::clone(app).handle(Arc::clone(&pulse), Arc::clone(&peer), request));
+        service_fn(|request| Arc::clone(lobby).handle(Arc::clone(&pulse), Arc::clone(&peer), request));
     let mut serving = std::pin::pin!(builder.serve_connection(wire, service));
     loop {
         tokio::select! {
             result = serving.as_mut() => return ended(result),
-            () = pulse.dismissal() => serving.as_mut().graceful_shutdown(),
+            () = pulse.dismissal() => {
+                if pulse.is_cut_off() {
+                    return;
+                }
+                serving.as_mut().graceful_shutdown();
+            }
             changed = stage.changed() => {
                 let now = if changed.is_ok() { *stage.borrow_and_update() } else { Stage::Closing };
                 match now {

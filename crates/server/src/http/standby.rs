@@ -5,7 +5,6 @@
 //! within less. A request that was sent and not answered is not sent again: whether it was carried out is for its sender
 //! to find out. Who prefers to ask the serving server by itself is told where that is.
 
-use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,17 +29,16 @@ use tokio::time::{sleep, timeout_at};
 use super::answer::{Answer, json, put, refusal, whole};
 use super::body::AnswerBody;
 use super::budget::Budget;
-use super::crowd::Crowd;
 use super::door::Entrance;
 use super::endpoint::{Dialect, Endpoint, Target};
+use super::front::SharedParts;
 use super::options::Options;
 use super::peer::Peer;
 use super::pulse::Pulse;
 use super::relay::{RELAYED, vouch};
 use super::request::{check_url, discard_body, read_body};
 use super::request_id::{RequestIds, X_REQUEST_ID};
-use super::server::Edge;
-use crate::metrics::{Format, Metrics};
+use crate::metrics::Format;
 
 /// Said in the header of a request that was [passed on](RELAYED) by a server that does not serve: nothing was done.
 const NOT_HERE: &str = "not-here";
@@ -68,12 +66,10 @@ const REPLACED: &str = "another one serves now";
 /// Resolves when another server serves.
 type Replaced = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What all connections share.
+/// What all requests share while another server serves.
 pub(super) struct Standby {
-    options: Options,
-    metrics: Metrics,
+    options: Arc<Options>,
     ids: Arc<RequestIds>,
-    crowd: Crowd,
     budget: Arc<Budget>,
     standing: watch::Receiver<Standing>,
     /// The way to the server that served last, and its URL.
@@ -83,18 +79,37 @@ pub(super) struct Standby {
 }
 
 impl Standby {
-    pub(super) fn new(options: Options, seat: Arc<Seat>) -> Self {
-        let metrics = Metrics::default();
+    pub(super) fn new(shared: &SharedParts, seat: Arc<Seat>) -> Self {
         Self {
-            budget: Budget::new(options.edge_bytes_max, metrics.clone()),
-            options,
-            metrics,
-            ids: Arc::new(RequestIds::new()),
-            crowd: Crowd::default(),
+            options: Arc::clone(&shared.options),
+            ids: Arc::clone(&shared.ids),
+            budget: Arc::clone(&shared.budget),
             standing: seat.standing(),
             way: Mutex::default(),
             seat,
         }
+    }
+
+    /// Answers one request; never fails, because a failure is an answer too.
+    pub(super) async fn handle(
+        self: Arc<Self>,
+        pulse: Arc<Pulse>,
+        peer: Arc<Peer>,
+        request: Request<Incoming>,
+    ) -> Answer {
+        let (head, body) = request.into_parts();
+        let id = self.ids.of(&head.headers);
+        let answered = self.answered(&head, body, &id, (&peer, &pulse)).await;
+        let mut answer = answered.unwrap_or_else(|fault| {
+            let endpoint = Target::find(&head.method, head.uri.path()).endpoint;
+            refusal(&fault, endpoint.dialect(), &id)
+        });
+        put(&mut answer, X_REQUEST_ID, id);
+        self.options.door.grant(&head.headers, answer.headers_mut());
+        if matches!(answer.body(), AnswerBody::Whole(_)) {
+            pulse.begin_answer(Instant::now());
+        }
+        answer
     }
 
     async fn answered(
@@ -237,52 +252,6 @@ impl Standby {
         *way = Some((url.to_owned(), client.clone()));
         Some(client)
     }
-}
-
-impl Edge for Standby {
-    fn options(&self) -> &Options {
-        &self.options
-    }
-
-    fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    fn crowd(&self) -> &Crowd {
-        &self.crowd
-    }
-
-    fn ids(&self) -> &Arc<RequestIds> {
-        &self.ids
-    }
-
-    async fn handle(
-        self: Arc<Self>,
-        pulse: Arc<Pulse>,
-        peer: Arc<Peer>,
-        request: Request<Incoming>,
-    ) -> Result<Answer, Infallible> {
-        pulse.busy();
-        let (head, body) = request.into_parts();
-        let id = self.ids.of(&head.headers);
-        let answered = self.answered(&head, body, &id, (&peer, &pulse)).await;
-        let mut answer = answered.unwrap_or_else(|fault| {
-            let endpoint = Target::find(&head.method, head.uri.path()).endpoint;
-            refusal(&fault, endpoint.dialect(), &id)
-        });
-        put(&mut answer, X_REQUEST_ID, id);
-        self.options.door.grant(&head.headers, answer.headers_mut());
-        if matches!(answer.body(), AnswerBody::Whole(_)) {
-            pulse.begin_answer(Instant::now());
-        }
-        Ok(answer)
-    }
-
-    async fn keep(&self) {
-        std::future::pending().await
-    }
-
-    fn begin_stop(&self) {}
 }
 
 /// What another server answers, on its way to whoever asked.
