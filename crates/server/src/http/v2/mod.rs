@@ -107,7 +107,6 @@ pub(crate) const fn takes_body(operation: Operation) -> bool {
     )
 }
 
-/// Answers a request.
 /// The state of a call is as large as that of the largest operation, for every request and every open connection. What is
 /// not called for every message has its state on the heap.
 fn boxed<'a>(
@@ -116,6 +115,7 @@ fn boxed<'a>(
     Box::pin(operation)
 }
 
+/// Answers a request.
 pub(crate) async fn answer(operation: Operation, request: Request<'_>) -> Handled {
     match operation {
         Operation::Produce => produce::produce(&request).await,
