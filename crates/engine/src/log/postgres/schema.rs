@@ -34,6 +34,10 @@ const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::i
 
 const ABOUT: &str = "SELECT version, cluster FROM {schema}.about";
 
+/// Locked, because `IF NOT EXISTS` alone fails for one of two servers that are started at once.
+const SCHEMA: &str = "SELECT pg_advisory_xact_lock(8251066101917);
+    CREATE SCHEMA IF NOT EXISTS {schema}";
+
 /// One transaction; two servers that start at once make them one after the other.
 const TABLES: &str = "SELECT pg_advisory_xact_lock(8251066101917);
     CREATE TABLE IF NOT EXISTS {schema}.about (
@@ -189,8 +193,7 @@ pub(super) fn make_sure(
             return Err(refused(what, "name the schema of `driftq serve --log`"));
         }
         if !has_schema {
-            let make = statements.text("CREATE SCHEMA IF NOT EXISTS {schema}");
-            link.execute(&make).map_err(troubled)?;
+            link.execute(&statements.text(SCHEMA)).map_err(troubled)?;
         }
         link.execute(&statements.text(TABLES)).map_err(troubled)?;
     }

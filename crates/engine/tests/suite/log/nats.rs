@@ -186,3 +186,10 @@ async fn several_shards_are_kept_and_taken_over() {
         take_over::several_shards_are_kept_and_taken_over(Storage::Nats(place)).await;
     }
 }
+
+#[test]
+fn servers_may_begin_at_once() {
+    if is_there() {
+        take_over::servers_may_begin_at_once(|| Storage::Nats(place(&SERVER)));
+    }
+}

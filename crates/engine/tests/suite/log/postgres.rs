@@ -205,3 +205,8 @@ async fn a_second_server_takes_over_and_the_first_steps_down() {
 async fn several_shards_are_kept_and_taken_over() {
     take_over::several_shards_are_kept_and_taken_over(Storage::Postgres(place(DATABASE.url()))).await;
 }
+
+#[test]
+fn servers_may_begin_at_once() {
+    take_over::servers_may_begin_at_once(|| Storage::Postgres(place(DATABASE.url())));
+}

@@ -1,11 +1,17 @@
 //! Two servers on one log, whatever engine keeps it.
 
 use std::collections::BTreeSet;
+use std::sync::Barrier;
 
 use driftq_core::{Settlement, Verdict};
+use driftq_engine::cluster::Seat;
 use driftq_engine::{Broker, CommitCall, Config, Draft, Failure, LeaseCall, StartError, Storage};
 
 use crate::common::{ack_of, config, next, reader, soon, text, until, value};
+
+/// How often nothing is there yet.
+const FIRST_STARTS: usize = 5;
+const SERVERS_AT_ONCE: usize = 8;
 
 async fn started(storage: &Storage) -> Broker {
     with_shards(storage, 0).await.unwrap()
@@ -107,4 +113,24 @@ pub(crate) async fn several_shards_are_kept_and_taken_over(storage: Storage) {
         assert_eq!(value(&one_leased(&third, topic).await), "late");
     }
     soon(third.stop()).await;
+}
+
+/// Several servers of a cluster that are started at once, where nothing is yet: one makes what is missing, and all of them
+/// take part in the same cluster.
+pub(crate) fn servers_may_begin_at_once(storage: impl Fn() -> Storage) {
+    for _ in 0..FIRST_STARTS {
+        let (storage, barrier) = (storage(), Barrier::new(SERVERS_AT_ONCE));
+        let begin = |number: usize| {
+            barrier.wait();
+            Seat::keep(&storage, &format!("http://127.0.0.1:{number}"))
+        };
+        let seats: Vec<Seat> = std::thread::scope(|scope| {
+            let begin = &begin;
+            let begun: Vec<_> =
+                (1..=SERVERS_AT_ONCE).map(|number| scope.spawn(move || begin(number))).collect();
+            begun.into_iter().map(|begun| begun.join().unwrap().unwrap()).collect()
+        });
+        let signature = seats[0].sign("hello");
+        assert!(seats.iter().all(|seat| seat.is_signed("hello", &signature)), "they know the same secret");
+    }
 }
