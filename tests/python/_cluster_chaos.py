@@ -207,16 +207,19 @@ class World:
             number += 1
             topic, wait = self.topics[number % len(self.topics)], 200 // len(self.topics)
             asked = {"owner": owner, "max": 10, "lease_ms": LEASE_MS, "wait_ms": wait, "request_id": f"{who}-{number}"}
+            # Before the question: an answer that was lost and asked for again is as old as the first.
+            lent = time.monotonic()
             status, answer = self.ask(who, "POST", f"/v2/topics/{topic}/groups/{GROUP}/lease", asked)
             assert status == 200, answer
             for item in answer["messages"]:
-                self.charge(who, owner, item)
+                self.charge(who, owner, item, lent)
 
-    def charge(self, who, owner, item):
-        value, token, lent = item["value"], item["lease"]["token"], time.monotonic()
+    def charge(self, who, owner, item, lent):
+        """Does the work on a message, unless its loan is half over: when that ends, so does the lease of its effect."""
+        value, token = item["value"], item["lease"]["token"]
         begin = {"scope": SCOPE, "key": value, "lease_token": token, "owner": owner, "reacquire": True,
                  "lease_ms": LEASE_MS, "on_lapse": "hold"}
-        while True:
+        while time.monotonic() - lent < LEASE_MS / 2000:
             asked = time.monotonic()
             status, begun = self.ask(who, "POST", "/v2/effects/begin", begin)
             if status == 409 or time.monotonic() - lent > LEASE_MS / 2000:
@@ -229,6 +232,8 @@ class World:
             if begun["decision"] == "unknown":
                 self.resolve(who, value, begun["epoch"])
             time.sleep(0.05)
+        else:
+            return
         with self.lock:
             self.charges[value] += 1
         end = {"token": begun["lease"]["token"], "status": "succeeded", "body": value}
