@@ -79,7 +79,8 @@ use health::report;
 /// Options of every command.
 #[derive(Default, clap::Args)]
 pub struct Common {
-    /// The server to talk to; without it, the one of a context, else http://127.0.0.1:8080
+    /// The server to talk to, or several of a cluster with commas in between; without it, that of a context, else
+    /// http://127.0.0.1:8080
     #[arg(long, global = true, env = "DRIFTQ_SERVER", hide_env_values = true, value_name = "URL")]
     server: Option<String>,
     /// The server of this context; see `driftq context`

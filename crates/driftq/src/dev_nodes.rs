@@ -109,9 +109,10 @@ fn announce(nodes: &[Node]) -> Result<()> {
         text.push_str(&format!("  {}{}  (process {pid})\n", paint.dim(&format!("{name:<12}")), node.url));
     }
     text.push_str("\n  Next, in another terminal; any server takes any request:\n\n");
-    let (driftq, url) = (program(), nodes.last().map_or("", |node| &node.url));
+    let urls: Vec<&str> = nodes.iter().map(|node| node.url.as_str()).collect();
+    let (driftq, urls) = (program(), urls.join(","));
     for line in [
-        format!("export DRIFTQ_SERVER={url}"),
+        format!("export DRIFTQ_SERVER={urls}"),
         format!("{driftq} cluster status"),
         format!("{driftq} topic create hello"),
         format!("{driftq} produce hello 'Hello, world'"),

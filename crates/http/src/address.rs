@@ -37,6 +37,9 @@ pub enum AddressError {
     /// There is more in it than a server.
     #[error("it must have neither path nor query")]
     Path,
+    /// More servers than a client may be told.
+    #[error("it must name at most {} servers", crate::servers::SERVERS_MAX)]
+    TooMany,
 }
 
 impl Address {

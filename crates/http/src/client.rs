@@ -17,7 +17,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::timeout;
 
 use crate::connect::{Connector, Since};
-use crate::{Address, Failure, Key};
+use crate::servers::{Choice, PREFER, REDIRECT, Told, Way};
+use crate::{Address, Failure, Key, Servers};
 
 /// A server on the same machine or network takes the connection by then, or is not there.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,6 +30,8 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 pub const KEPT_FOR: Duration = Duration::from_secs(60);
 /// The header that says which request an answer belongs to.
 const REQUEST_ID: &str = "x-request-id";
+/// Said of servers of which none will have it that it serves.
+const IN_CIRCLES: &str = "the servers of the cluster point at each other; none of them says that it serves";
 const JSON: &str = "application/json";
 const LINES: &str = "application/x-ndjson";
 const PROTOBUF: &str = "application/x-protobuf";
@@ -71,19 +74,28 @@ impl Options {
     }
 }
 
-/// The way to one server. Cheap to clone; any number of tasks may use it at the same time.
+/// The way to one server, or to several of a cluster, of which the one that serves is asked. Cheap to clone; any number of
+/// tasks may use it at the same time.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    address: Address,
-    http: legacy::Client<Connector, Full<Bytes>>,
+    /// At least one.
+    servers: Vec<Server>,
+    choice: Choice,
     kept_max: usize,
     answer_bytes_max: usize,
     repeats: bool,
     key: Option<Key>,
     headers: Option<HeaderMap>,
+}
+
+/// One server, and the connections to it.
+#[derive(Debug)]
+struct Server {
+    address: Address,
+    http: legacy::Client<Connector, Full<Bytes>>,
 }
 
 /// What is asked.
@@ -139,9 +151,14 @@ impl Call {
         &self.path
     }
 
-    fn request(&self, Inner { address, key, headers, .. }: &Inner) -> Result<Request<Full<Bytes>>, Failure> {
-        let mut request =
-            Request::builder().method(self.method.clone()).uri(format!("{}{}", address.url(), self.path));
+    fn request(
+        &self,
+        server: &Server,
+        Inner { key, headers, .. }: &Inner,
+        prefers_redirect: bool,
+    ) -> Result<Request<Full<Bytes>>, Failure> {
+        let url = format!("{}{}", server.address.url(), self.path);
+        let mut request = Request::builder().method(self.method.clone()).uri(url);
         if let (Some(given), Some(sent)) = (headers, request.headers_mut()) {
             sent.extend(given.clone());
         }
@@ -150,6 +167,9 @@ impl Call {
         }
         if self.accepts_json {
             request = request.header(ACCEPT, JSON);
+        }
+        if prefers_redirect {
+            request = request.header(PREFER, REDIRECT);
         }
         if let Some(key) = key {
             request = request.header(AUTHORIZATION, key.header());
@@ -242,12 +262,8 @@ pub struct Begun {
     pub body: Body,
 }
 
-impl Client {
-    /// The way to this server. Nothing is connected yet.
-    ///
-    /// # Errors
-    /// If the authorities to trust cannot be read.
-    pub fn new(address: Address, options: &Options) -> Result<Self, Failure> {
+impl Server {
+    fn new(address: Address, options: &Options) -> Result<Self, Failure> {
         let connector = Connector::new(options.connect_timeout);
         #[cfg(feature = "tls")]
         let connector = match address.is_tls() {
@@ -260,16 +276,49 @@ impl Client {
             .pool_timer(TokioTimer::new())
             .http1_max_buf_size(HEAD_BYTES_MAX)
             .build(connector);
+        Ok(Self { address, http })
+    }
+}
+
+/// Whether the connection is older than the call.
+fn is_kept(known: &Extensions, began: Instant) -> bool {
+    known.get::<Since>().is_some_and(|since| since.0 < began)
+}
+
+impl Client {
+    /// The way to this server, or to these. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// If the authorities to trust cannot be read.
+    pub fn new(servers: impl Into<Servers>, options: &Options) -> Result<Self, Failure> {
+        let addresses = servers.into().into_addresses();
+        let choice = Choice::new(&addresses);
+        let servers: Result<_, _> =
+            addresses.into_iter().map(|address| Server::new(address, options)).collect();
         let (kept_max, answer_bytes_max, repeats) =
             (options.kept_max, options.answer_bytes_max, options.repeats);
         let (key, headers) = (options.key.clone(), options.headers.clone());
-        Ok(Self(Arc::new(Inner { address, http, kept_max, answer_bytes_max, repeats, key, headers })))
+        Ok(Self(Arc::new(Inner {
+            servers: servers?,
+            choice,
+            kept_max,
+            answer_bytes_max,
+            repeats,
+            key,
+            headers,
+        })))
     }
 
-    /// Where the server is.
+    /// Where the server is that is asked now.
     #[must_use]
     pub fn address(&self) -> &Address {
-        &self.0.address
+        &self.0.servers[self.0.choice.current()].address
+    }
+
+    /// `http://host:port`; of several servers all, with commas in between.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.0.choice.named()
     }
 
     /// Sends a call and reads the whole answer, within the limit. If this is dropped in between, so is the connection.
@@ -278,7 +327,11 @@ impl Client {
     /// If there is no whole answer. Any status is an answer.
     pub async fn call(&self, call: &Call, limit: Option<Duration>) -> Result<Answer, Failure> {
         let Some(limit) = limit else { return self.exchange(call).await };
-        timeout(limit, self.exchange(call)).await.map_err(|_| Failure::TimedOut(limit))?
+        let asked = self.0.choice.current();
+        timeout(limit, self.exchange(call)).await.map_err(|_| {
+            self.0.choice.leave(asked);
+            Failure::TimedOut(limit)
+        })?
     }
 
     /// Sends a call: an answer that is good has its body still to come, any other is whole.
@@ -286,8 +339,7 @@ impl Client {
     /// # Errors
     /// If there is no answer.
     pub async fn open(&self, call: &Call) -> Result<Result<Body, Answer>, Failure> {
-        let response = self.0.http.request(call.request(&self.0)?).await;
-        let response = response.map_err(|error| Failure::of_sending(&error))?;
+        let response = self.ask(call, Instant::now()).await.map_err(|(failure, _)| failure)?;
         match response.status() {
             StatusCode::OK => Ok(Ok(Body(response.into_body()))),
             _ => Ok(Err(self.whole(response).await?)),
@@ -308,11 +360,12 @@ impl Client {
     ) -> Result<Begun, Failure> {
         let request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.0.address.url()))
+            .uri(format!("{}{path}", self.address().url()))
             .body(Full::new(body));
         let mut request = request.map_err(|error| Failure::Invalid(error.to_string()))?;
         *request.headers_mut() = headers;
-        let response = self.0.http.request(request).await.map_err(|error| Failure::of_sending(&error))?;
+        let server = &self.0.servers[self.0.choice.current()];
+        let response = server.http.request(request).await.map_err(|error| Failure::of_sending(&error))?;
         let (head, body) = response.into_parts();
         Ok(Begun { status: head.status, headers: head.headers, body: Body(body) })
     }
@@ -331,17 +384,48 @@ impl Client {
 
     /// The answer, or why there is none and whether the connection is older than the call.
     async fn send(&self, call: &Call, began: Instant) -> Result<Answer, (Failure, bool)> {
-        let is_kept = |known: &Extensions| known.get::<Since>().is_some_and(|since| since.0 < began);
-        let request = call.request(&self.0).map_err(|failure| (failure, false))?;
-        let response = self.0.http.request(request).await.map_err(|error| {
-            let mut known = Extensions::new();
-            if let Some(connection) = error.connect_info() {
-                connection.get_extras(&mut known);
-            }
-            (Failure::of_sending(&error), is_kept(&known))
-        })?;
-        let was_kept = is_kept(response.extensions());
+        let response = self.ask(call, began).await?;
+        let was_kept = is_kept(response.extensions(), began);
         self.whole(response).await.map_err(|failure| (failure, was_kept))
+    }
+
+    /// Sends a call to the current server, to the one that serves if that one says where it is, or to the next if it takes
+    /// no connection.
+    async fn ask(&self, call: &Call, began: Instant) -> Result<Response<Incoming>, (Failure, bool)> {
+        let (choice, mut way) = (&self.0.choice, Way::default());
+        loop {
+            let (place, prefers) = (choice.current(), choice.prefers_redirect(&way));
+            let server = &self.0.servers[place];
+            let request = call.request(server, &self.0, prefers).map_err(|failure| (failure, false))?;
+            match server.http.request(request).await {
+                Ok(response) => {
+                    let head = (response.status(), response.headers());
+                    match choice.follow(place, head, prefers, &mut way) {
+                        Told::Again => {}
+                        Told::InCircles => {
+                            return Err((Failure::Broken(IN_CIRCLES.to_owned()), false));
+                        }
+                        Told::Nothing => {
+                            if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+                                choice.leave(place);
+                            }
+                            return Ok(response);
+                        }
+                    }
+                }
+                Err(error) => match Failure::of_sending(&error) {
+                    Failure::Unreachable { .. } if choice.try_next(place, &mut way) => {}
+                    failure => {
+                        choice.leave(place);
+                        let mut known = Extensions::new();
+                        if let Some(connection) = error.connect_info() {
+                            connection.get_extras(&mut known);
+                        }
+                        return Err((failure, is_kept(&known, began)));
+                    }
+                },
+            }
+        }
     }
 
     async fn whole(&self, response: Response<Incoming>) -> Result<Answer, Failure> {

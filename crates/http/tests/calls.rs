@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use driftq_http::{Address, Answer, Call, Client, Failure, Method, Options};
+use driftq_http::{Address, Answer, Call, Client, Failure, Method, Options, Servers};
 use support::{OPTIONS, PATIENT, answer, plain_server};
 
 fn client(port: u16, options: &Options) -> Client {
@@ -111,4 +111,75 @@ async fn a_good_answer_is_streamed_and_a_bad_one_is_whole() {
     assert_eq!(body.next().await.expect("it lives").as_deref(), Some(&b"one"[..]));
     let refused = client.open(&call).await.expect("an answer").expect_err("a bad one");
     assert_eq!((&*refused.body, refused.request_id().as_deref()), (&b"no"[..], Some("r")));
+}
+
+/// A client that knows the servers on these ports.
+fn client_of(ports: &[u16]) -> Client {
+    let urls: Vec<String> = ports.iter().map(|port| format!("http://127.0.0.1:{port}")).collect();
+    Client::new(Servers::parse(&urls.join(",")).expect("URLs"), &OPTIONS).expect("a client")
+}
+
+/// A server that says that another one serves, and counts how often it is asked.
+async fn pointing_at(port: u16) -> (u16, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let script = move |_| {
+        counted.fetch_add(1, SeqCst);
+        Some(pointing(port))
+    };
+    (plain_server(script).await, count)
+}
+
+fn pointing(port: u16) -> String {
+    let head = "HTTP/1.1 307 Temporary Redirect\r\ncontent-length: 0\r\npreference-applied: redirect\r\n";
+    format!("{head}location: http://127.0.0.1:{port}/\r\n\r\n")
+}
+
+/// A port at which nobody listens.
+async fn dead() -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+#[tokio::test]
+async fn the_server_that_serves_is_found_and_asked_from_then_on() {
+    let serving = plain_server(|_| Some(answer("hello"))).await;
+    let (standby, asked_standby) = pointing_at(serving).await;
+    let client = client_of(&[dead().await, standby, serving]);
+    for _ in 0..3 {
+        assert_eq!(&*asked(&client).await.expect("an answer").body, b"hello");
+    }
+    assert_eq!(asked_standby.load(SeqCst), 1, "it has said where to ask");
+    assert!(client.address().url().ends_with(&serving.to_string()));
+}
+
+#[tokio::test]
+async fn a_server_that_was_not_named_is_not_asked() {
+    let (stranger, asked_stranger) = pointing_at(1).await;
+    let script = move |nth| Some(if nth == 0 { pointing(stranger) } else { answer("passed on") });
+    let client = client_of(&[plain_server(script).await, dead().await]);
+    assert_eq!(&*asked(&client).await.expect("an answer").body, b"passed on");
+    assert_eq!(asked_stranger.load(SeqCst), 0);
+}
+
+#[tokio::test]
+async fn servers_that_are_all_gone_or_point_at_each_other_are_a_failure() {
+    let failed = asked(&client_of(&[dead().await, dead().await])).await;
+    assert!(matches!(failed, Err(Failure::Unreachable { .. })), "{failed:?}");
+    let (first, asked_first) = pointing_at(1).await;
+    let (second, _) = pointing_at(first).await;
+    let failed = asked(&client_of(&[second, first])).await;
+    // The first points at a port that was not named, so that it is asked to pass on, and does not.
+    assert!(matches!(&failed, Ok(answer) if answer.status == 307), "{failed:?}");
+    assert_eq!(asked_first.load(SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_off_is_left() {
+    let serving = plain_server(|_| Some(answer("hello"))).await;
+    let breaking = plain_server(|_| None).await;
+    let client = client_of(&[breaking, serving]);
+    let failed = asked(&client).await;
+    assert!(matches!(failed, Err(Failure::Broken(_))), "whether it was carried out is not known: {failed:?}");
+    assert_eq!(&*asked(&client).await.expect("the other one").body, b"hello");
 }

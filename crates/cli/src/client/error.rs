@@ -96,9 +96,13 @@ impl From<CallError> for Fault {
         match &error {
             CallError::Unreachable { url, context: None, .. } => {
                 let authority = url.split("//").last().unwrap_or_default();
-                Self::new(Exit::Unreachable, message).help(format!(
-                    "start one with `driftq serve --listen {authority}`, or name another with --server or DRIFTQ_SERVER"
-                ))
+                let start = if url.contains(',') {
+                    "start one of them".to_owned()
+                } else {
+                    format!("start one with `driftq serve --listen {authority}`")
+                };
+                let help = format!("{start}, or name another with --server or DRIFTQ_SERVER");
+                Self::new(Exit::Unreachable, message).help(help)
             }
             CallError::Unreachable { context: Some(_), .. } => Self::new(Exit::Unreachable, message)
                 .help("start a server there, or choose another context: `driftq context list`, then `driftq context use NAME`"),

@@ -10,7 +10,7 @@ use std::path::Path as FilePath;
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{process, sync::Arc};
 
-use driftq_http::{Address, AddressError, Failure, Key, Options};
+use driftq_http::{AddressError, Failure, Key, Options, Servers};
 
 use crate::{Exit, Fault};
 pub use error::CallError;
@@ -25,7 +25,7 @@ const ANSWER_BYTES_MAX: usize = 256 << 20;
 pub(crate) const CA_FILE_HELP: &str =
     "name a file with the authority's certificate in PEM by --ca-file or DRIFTQ_CA_FILE";
 
-/// Where the server is. Cheap to clone; every clone may open sessions.
+/// Where the server is, or the servers of a cluster are. Cheap to clone; every clone may open sessions.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: driftq_http::Client,
@@ -34,7 +34,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Reads `http://host:port`.
+    /// Reads `http://host:port`, or several with commas in between.
     pub fn new(server: &str) -> Result<Self, Fault> {
         Self::trusting(server, None, None)
     }
@@ -45,7 +45,7 @@ impl Client {
         key: Option<&str>,
         ca_file: Option<&FilePath>,
     ) -> Result<Self, Fault> {
-        let address = Address::parse(server).map_err(|why| match why {
+        let servers = Servers::parse(server).map_err(|why| match why {
             // What is in front of the @ may be a password, and is not repeated.
             AddressError::User { host } => {
                 let message =
@@ -59,7 +59,7 @@ impl Client {
         let key = key.map(Key::new).transpose().map_err(|why| Fault::new(Exit::Usage, why.to_string()))?;
         let ca_file = ca_file.map(FilePath::to_owned);
         let options = Options { key, ca_file, ..Options::new(ANSWER_BYTES_MAX) };
-        let http = driftq_http::Client::new(address, &options).map_err(|why| {
+        let http = driftq_http::Client::new(servers, &options).map_err(|why| {
             let fault = Fault::new(Exit::Usage, format!("--server {server}: {why}"));
             if options.ca_file.is_some() { fault.help(CA_FILE_HELP) } else { fault }
         })?;
@@ -104,9 +104,9 @@ impl Client {
         Session::new(self.clone())
     }
 
-    /// `http://host:port`.
+    /// `http://host:port`; of several servers all, with commas in between.
     pub fn url(&self) -> &str {
-        self.http.address().url()
+        self.http.url()
     }
 }
 
@@ -122,9 +122,11 @@ mod tests {
 
     #[test]
     fn servers_are_named_by_url() {
-        for (url, full) in
-            [("http://127.0.0.1:8080/", "http://127.0.0.1:8080"), ("http://broker", "http://broker:80")]
-        {
+        for (url, full) in [
+            ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
+            ("http://broker", "http://broker:80"),
+            ("http://a:1, http://b:2", "http://a:1,http://b:2"),
+        ] {
             assert_eq!(Client::new(url).unwrap().url(), full);
         }
         for url in ["", "127.0.0.1:8080", "http://a/v1", "ftp://a"] {

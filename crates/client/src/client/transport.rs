@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use driftq_http::{Address, AddressError, Answer, Call, Failure, Key, Options, Refusal};
+use driftq_http::{AddressError, Answer, Call, Failure, Key, Options, Refusal, Servers};
 
 use crate::error::{Error, excerpt};
 
@@ -16,11 +16,11 @@ const ADDRESS_DEFAULT: &str = "http://127.0.0.1:8080";
 /// The environment variable that says where the server is.
 const ADDRESS_VARIABLE: &str = "DRIFTQ_SERVER";
 
-/// The URL that was given, else the environment's, else this machine's.
-fn address(given: Option<&str>) -> Result<Address, Error> {
+/// The URLs that were given, else the environment's, else this machine's.
+fn servers(given: Option<&str>) -> Result<Servers, Error> {
     let named = env::var(ADDRESS_VARIABLE).ok().filter(|url| !url.is_empty());
     let url = given.or(named.as_deref()).unwrap_or(ADDRESS_DEFAULT);
-    Address::parse(url).map_err(|why| {
+    Servers::parse(url).map_err(|why| {
         Error::Invalid(match why {
             // What is in front of the @ may be a password, and is not repeated.
             AddressError::User { host } => format!(
@@ -33,7 +33,7 @@ fn address(given: Option<&str>) -> Result<Address, Error> {
     })
 }
 
-/// The way to one server.
+/// The way to one server, or to several of a cluster.
 #[derive(Debug)]
 pub(crate) struct Transport {
     http: driftq_http::Client,
@@ -54,12 +54,12 @@ impl Transport {
         };
         let key = key.map_err(|why| Error::Invalid(format!("the key, or DRIFTQ_KEY: {why}")))?;
         let options = Options { connect_timeout, ca_file, key, ..Options::new(ANSWER_BYTES_MAX) };
-        let http = driftq_http::Client::new(address(url)?, &options);
+        let http = driftq_http::Client::new(servers(url)?, &options);
         Ok(Self { http: http.map_err(|failure| Error::Invalid(failure.to_string()))?, answer_timeout })
     }
 
     pub(crate) fn url(&self) -> String {
-        self.http.address().url().to_owned()
+        self.http.url().to_owned()
     }
 
     /// How long an answer may take if the server is asked to wait for `wait`.
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn servers_are_named_by_url() {
-        for url in ["", "127.0.0.1:8080", "http://a/v1", "ftp://a", "http://"] {
-            let error = address(Some(url)).unwrap_err().to_string();
+        for url in ["", "127.0.0.1:8080", "http://a/v1", "ftp://a", "http://", "http://a,"] {
+            let error = servers(Some(url)).unwrap_err().to_string();
             assert!(error.contains("http://127.0.0.1:8080"), "{url}: {error}");
         }
     }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_user_in_the_url_is_refused_and_its_password_not_repeated() {
         for url in ["http://me:secret@broker:8080", "http://me@broker", "https://:secret@broker"] {
-            let error = address(Some(url)).unwrap_err().to_string();
+            let error = servers(Some(url)).unwrap_err().to_string();
             assert!(error.contains("user") && !error.contains("secret"), "{error}");
         }
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use driftq_testbed::Postgres;
 use serde_json::{Value, json};
 
+use crate::command::run_with;
 use crate::compat::{Client, Stream};
 use crate::postgres_log::{call, check, post};
 use crate::support::Server;
@@ -321,6 +322,32 @@ fn connections_outlive_a_change_of_roles() {
     let lent = stream.client.post_json("/v2/topics/t/groups/other/lease", &lease);
     assert_eq!(lent.json()["messages"].as_array().map(Vec::len), Some(1), "on the connection of the stream");
     nodes[1].run(&["cluster", "resume", &first]).ok();
+}
+
+/// A client that knows all servers asks the one that serves, and the next one when it is gone.
+#[test]
+fn a_client_that_knows_all_servers_needs_no_balancer() {
+    let mut nodes = three(in_schema("cluster_known"));
+    let urls = [1, 0, 2].map(|node| nodes[node].url()).join(",");
+    let produce = |value: &str| {
+        let ran = run_with(&[("DRIFTQ_SERVER", &urls)], &["produce", "t", value]);
+        ran.ok();
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let client = driftq_client::Client::new(&urls).unwrap();
+    let send = |value: &str| drop(runtime.block_on(client.produce("t", driftq_client::raw(value))).unwrap());
+    produce("by the command line");
+    send("by the SDK");
+    nodes.remove(0).kill();
+    send("after the death of the serving one");
+    produce("and by the command line");
+    let expected = [
+        "by the command line",
+        "by the SDK",
+        "after the death of the serving one",
+        "and by the command line",
+    ];
+    check(nodes[1].address, 0, &expected.map(str::to_owned).into());
 }
 
 #[test]

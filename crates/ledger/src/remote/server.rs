@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use driftq_api::v2::WAIT_MS_MAX;
-use driftq_http::{Address, Call, Client, Failure, Key, Method, Options};
+use driftq_http::{Call, Client, Failure, Key, Method, Options, Servers};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -45,9 +45,9 @@ impl Server {
             ))
         };
         let options = Options { repeats: true, key, ca_file, ..Options::new(ANSWER_BYTES_MAX) };
-        let address = Address::parse(url).map_err(|why| invalid(&why))?;
+        let servers = Servers::parse(url).map_err(|why| invalid(&why))?;
         Ok(Self {
-            http: Client::new(address, &options).map_err(|why| LedgerError::Invalid(why.to_string()))?,
+            http: Client::new(servers, &options).map_err(|why| LedgerError::Invalid(why.to_string()))?,
             calls: Semaphore::new(CALLS_MAX),
             waiting: Semaphore::new(WAITING_MAX),
         })
@@ -93,7 +93,7 @@ impl Server {
             self.http.call(&call, None).await.map_err(|failure| self.failed(failure))
         });
         let answer = answer.await.unwrap_or(Err(LedgerError::TimedOut(limit)))?;
-        let url = self.http.address().url();
+        let url = self.http.url();
         if !answer.status.is_success() {
             return Err(Trouble::read(url, &answer));
         }
@@ -105,7 +105,7 @@ impl Server {
     }
 
     fn failed(&self, failure: Failure) -> LedgerError {
-        let url = self.http.address().url();
+        let url = self.http.url();
         match failure {
             Failure::Untrusted(why) => {
                 LedgerError::Denied(format!("the certificate of {url} is not trusted ({why})"))
