@@ -54,6 +54,8 @@ PAUSE_S = (2.0, 5.0)
 BLOWS = ("kill", "kill", "kill", "sleep", "drain", "cut", "cut", "cut")
 # How many blows hit what holds the log.
 ENGINE_SHARE = 0.25
+# So many of the longest silences are told with what fell into them.
+GAPS_TOLD = 8
 ADDRESS = re.compile(rf"{re.escape(HOST)}:(\d+)")
 
 
@@ -362,9 +364,12 @@ class World:
             cursor = f"&cursor={page['cursor']}"
 
     def gaps(self):
-        """The longest silences of all servers together."""
+        """The longest silences of all servers together: how long, from when on, and which blows fell in the meantime."""
         times = sorted(self.answers)
-        return sorted((after - before for before, after in zip(times, times[1:])), reverse=True)[:20]
+        longest = sorted(((after - before, before) for before, after in zip(times, times[1:])), reverse=True)[:GAPS_TOLD]
+        fell = lambda length, begin: [f"{kind} (at {moment - begin:.1f})" for moment, kind in self.blows
+                                      if begin - 1 < moment < begin + length]
+        return [(length, fell(length, begin)) for length, begin in longest]
 
     def silences(self):
         """The longest silence after every blow and before the next, by kind."""
@@ -444,7 +449,9 @@ def join(threads):
 def tell(world):
     blows = dict(Counter(kind for _, kind in world.blows))
     print(f"{len(world.stored)} stored, {sum(world.charges.values())} charged once; {blows}")
-    print("longest silences of all servers, s:", " ".join(f"{gap:.2f}" for gap in world.gaps()[:8]))
+    print("longest silences of all servers, s:")
+    for length, fell in world.gaps():
+        print(f"{length:>10.2f}  {'; '.join(fell) or 'no blow'}")
     print("silence after a blow, s:    n  median    p99  longest")
     for kind, silences in sorted(world.silences().items()):
         figures = statistics.median(silences), percentile(silences, 0.99), max(silences)
