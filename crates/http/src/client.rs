@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::timeout;
 
 use crate::connect::{Connector, Since};
-use crate::servers::{Choice, PREFER, REDIRECT, Told, Way};
+use crate::servers::{Choice, PREFER, REDIRECT, Told};
 use crate::{Address, Failure, Key, Servers};
 
 /// A server on the same machine or network takes the connection by then, or is not there.
@@ -280,6 +280,11 @@ impl Server {
     }
 }
 
+/// Whether a server has said that none serves, or a gateway that no server is behind it.
+const fn is_away(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 502..=504)
+}
+
 /// Whether the connection is older than the call.
 fn is_kept(known: &Extensions, began: Instant) -> bool {
     known.get::<Since>().is_some_and(|since| since.0 < began)
@@ -392,21 +397,22 @@ impl Client {
     /// Sends a call to the current server, to the one that serves if that one says where it is, or to the next if it takes
     /// no connection.
     async fn ask(&self, call: &Call, began: Instant) -> Result<Response<Incoming>, (Failure, bool)> {
-        let (choice, mut way) = (&self.0.choice, Way::default());
+        let choice = &self.0.choice;
+        let mut way = choice.way();
         loop {
-            let (place, prefers) = (choice.current(), choice.prefers_redirect(&way));
+            let (place, prefers) = (way.place(), choice.prefers_redirect(&way));
             let server = &self.0.servers[place];
             let request = call.request(server, &self.0, prefers).map_err(|failure| (failure, false))?;
             match server.http.request(request).await {
                 Ok(response) => {
                     let head = (response.status(), response.headers());
-                    match choice.follow(place, head, prefers, &mut way) {
+                    match choice.follow(head, prefers, &mut way) {
                         Told::Again => {}
                         Told::InCircles => {
                             return Err((Failure::Broken(IN_CIRCLES.to_owned()), false));
                         }
                         Told::Nothing => {
-                            if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+                            if is_away(response.status()) {
                                 choice.leave(place);
                             }
                             return Ok(response);
@@ -414,7 +420,7 @@ impl Client {
                     }
                 }
                 Err(error) => match Failure::of_sending(&error) {
-                    Failure::Unreachable { .. } if choice.try_next(place, &mut way) => {}
+                    Failure::Unreachable { .. } if choice.try_next(&mut way) => {}
                     failure => {
                         choice.leave(place);
                         let mut known = Extensions::new();

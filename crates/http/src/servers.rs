@@ -62,11 +62,14 @@ pub(crate) struct Choice {
     prefers_redirect: AtomicBool,
 }
 
-/// What becomes of one try, as far as it has gone.
-#[derive(Debug, Default)]
+/// The way of one try of a call from server to server.
+#[derive(Debug)]
 pub(crate) struct Way {
+    /// The place of the server that is asked next.
+    place: usize,
     hops: usize,
-    unreached: usize,
+    /// The places of servers that took no connection.
+    unreached: [bool; SERVERS_MAX],
     /// The server that is said to serve takes no connection: the others do not know yet, and would name it again. One
     /// that passes the call on keeps it until another serves.
     is_to_be_passed_on: bool,
@@ -81,6 +84,13 @@ pub(crate) enum Told {
     Again,
     /// They point at each other.
     InCircles,
+}
+
+impl Way {
+    /// The place of the server that is asked next.
+    pub(crate) const fn place(&self) -> usize {
+        self.place
+    }
 }
 
 impl Choice {
@@ -104,6 +114,12 @@ impl Choice {
         self.current.load(Relaxed)
     }
 
+    /// A new try, which begins at the current server.
+    pub(crate) fn way(&self) -> Way {
+        let unreached = [false; SERVERS_MAX];
+        Way { place: self.current(), hops: 0, unreached, is_to_be_passed_on: false }
+    }
+
     /// Whether the next server is asked to say where the one is that serves.
     pub(crate) fn prefers_redirect(&self, way: &Way) -> bool {
         self.prefers_redirect.load(Relaxed) && !way.is_to_be_passed_on
@@ -120,19 +136,21 @@ impl Choice {
         let _ = self.current.compare_exchange(from, to, Relaxed, Relaxed);
     }
 
-    /// No server took the connection, and nothing was sent. True if there is another one that was not tried.
-    pub(crate) fn try_next(&self, place: usize, way: &mut Way) -> bool {
-        self.leave(place);
-        way.unreached += 1;
+    /// The server took no connection, and nothing was sent. True if there is another one to try.
+    pub(crate) fn try_next(&self, way: &mut Way) -> bool {
+        self.leave(way.place);
+        way.unreached[way.place] = true;
         way.is_to_be_passed_on = way.hops > 0;
-        way.unreached < self.urls.len()
+        let count = self.urls.len();
+        let mut others = (0..count).map(|further| (way.place + further) % count);
+        let next = others.find(|place| !way.unreached[*place]);
+        next.inspect(|next| way.place = *next).is_some()
     }
 
-    /// Follows the server at that place to the one that serves, if the user has named that one as well: a key must not go
-    /// to a host of which the user knows nothing. If not, requests are passed on, as those of a client with one server.
+    /// Follows a server to the one that serves, if the user has named that one as well: a key must not go to a host of which
+    /// the user knows nothing. If not, requests are passed on, as those of a client with one server.
     pub(crate) fn follow(
         &self,
-        place: usize,
         (status, headers): (StatusCode, &HeaderMap),
         was_preferred: bool,
         way: &mut Way,
@@ -148,12 +166,16 @@ impl Choice {
                 self.prefers_redirect.store(false, Relaxed);
                 Told::Again
             }
-            Some(other) if other != place && way.hops < self.urls.len() => {
+            Some(other) if other != way.place && way.hops < self.urls.len() => {
                 way.hops += 1;
-                self.go(place, other);
+                self.go(way.place, other);
+                way.place = other;
                 Told::Again
             }
-            Some(_) => Told::InCircles,
+            Some(_) => {
+                self.leave(way.place);
+                Told::InCircles
+            }
         }
     }
 }
@@ -168,9 +190,8 @@ mod tests {
 
     fn told_of(choice: &Choice, location: &'static str, way: &mut Way) -> Told {
         let headers = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static(location))]);
-        let place = choice.current();
         let was_preferred = choice.prefers_redirect(way);
-        choice.follow(place, (StatusCode::TEMPORARY_REDIRECT, &headers), was_preferred, way)
+        choice.follow((StatusCode::TEMPORARY_REDIRECT, &headers), was_preferred, way)
     }
 
     #[test]
@@ -188,36 +209,42 @@ mod tests {
 
     #[test]
     fn one_server_is_asked_to_pass_on() {
-        assert!(!choice("http://a").prefers_redirect(&Way::default()));
-        assert!(choice("http://a,http://b").prefers_redirect(&Way::default()));
+        let prefers = |urls| {
+            let choice = choice(urls);
+            choice.prefers_redirect(&choice.way())
+        };
+        assert!(!prefers("http://a") && prefers("http://a,http://b"));
     }
 
     #[test]
     fn the_server_that_serves_is_asked_from_then_on() {
-        let (choice, mut way) = (choice("http://a,http://b,http://c"), Way::default());
+        let choice = choice("http://a,http://b,http://c");
+        let mut way = choice.way();
         assert_eq!(told_of(&choice, "http://c:80/v2/topics?x=1", &mut way), Told::Again);
         assert_eq!(choice.current(), 2);
         let (created, none) = (StatusCode::CREATED, HeaderMap::new());
-        assert_eq!(choice.follow(2, (created, &none), true, &mut way), Told::Nothing);
+        assert_eq!(choice.follow((created, &none), true, &mut way), Told::Nothing);
     }
 
     #[test]
     fn servers_that_point_at_each_other_are_not_followed_for_ever() {
-        let (choice, mut way) = (choice("http://a,http://b"), Way::default());
+        let choice = choice("http://a,http://b");
+        let mut way = choice.way();
         let locations = ["http://b/", "http://a/", "http://b/"];
         let told = locations.map(|location| told_of(&choice, location, &mut way));
         assert_eq!(told, [Told::Again, Told::Again, Told::InCircles]);
-        assert_eq!(told_of(&choice, "http://a/", &mut Way::default()), Told::InCircles, "it names itself");
+        let itself = ["http://a/", "http://b/"][choice.current()];
+        assert_eq!(told_of(&choice, itself, &mut choice.way()), Told::InCircles, "it names itself");
     }
 
     #[test]
     fn a_server_that_was_not_named_is_not_followed() {
         for location in ["http://evil/v2", "https://b/", "http://b:81/", "nonsense", ""] {
             let choice = choice("http://a,http://b");
-            assert_eq!(told_of(&choice, location, &mut Way::default()), Told::Again, "{location}");
+            assert_eq!(told_of(&choice, location, &mut choice.way()), Told::Again, "{location}");
             assert_eq!(choice.current(), 0, "{location}");
-            assert!(!choice.prefers_redirect(&Way::default()), "{location}");
-            assert_eq!(told_of(&choice, "http://b/", &mut Way::default()), Told::Nothing, "it did not ask");
+            assert!(!choice.prefers_redirect(&choice.way()), "{location}");
+            assert_eq!(told_of(&choice, "http://b/", &mut choice.way()), Told::Nothing, "it did not ask");
         }
     }
 
@@ -228,18 +255,20 @@ mod tests {
             choice.leave(0);
         }
         assert_eq!(choice.current(), 1);
-        let mut way = Way::default();
-        let tries = [1, 2, 0].map(|place| choice.try_next(place, &mut way));
-        assert_eq!(tries, [true, true, false], "each is tried once");
+        let mut way = choice.way();
+        let tries = [(); 3].map(|()| (choice.try_next(&mut way), way.place));
+        assert_eq!(tries, [(true, 2), (true, 0), (false, 0)], "each is tried once");
         assert!(choice.prefers_redirect(&way), "they may still know which of them serves");
     }
 
     #[test]
     fn while_the_server_that_serves_is_gone_another_one_keeps_the_call() {
-        let (choice, mut way) = (choice("http://a,http://b"), Way::default());
-        assert_eq!(told_of(&choice, "http://b/", &mut way), Told::Again);
-        assert!(choice.try_next(1, &mut way));
-        assert_eq!((choice.current(), choice.prefers_redirect(&way)), (0, false));
-        assert!(choice.prefers_redirect(&Way::default()), "the next call asks again");
+        let choice = choice("http://a,http://b");
+        let mut way = choice.way();
+        assert!(choice.try_next(&mut way));
+        assert_eq!(told_of(&choice, "http://a/", &mut way), Told::Again, "the other one does not know yet");
+        assert!(choice.try_next(&mut way));
+        assert_eq!((way.place, choice.prefers_redirect(&way)), (1, false));
+        assert!(choice.prefers_redirect(&choice.way()), "the next call asks again");
     }
 }

@@ -17,7 +17,11 @@ import { withTrace } from "./spans.js";
 import { Worker } from "./worker.js";
 
 export interface ClientOptions {
-  /** Where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. */
+  /**
+   * Where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. Several servers of one cluster are named with
+   * commas between them, at most 16: calls go to the one that serves, and to another one when that is away. A call, and its
+   * key, goes to no server that is not named here.
+   */
   url?: string;
   /** Shown to a server that asks for one; else `DRIFTQ_KEY`. */
   key?: string;
@@ -60,7 +64,7 @@ export interface RunOptions {
 }
 const RUN_OPTIONS = names<RunOptions>({ step: true, tenantId: true });
 
-/** A DriftQ server. Connects when it is first used. */
+/** A DriftQ server, or a cluster of them. Connects when it is first used. */
 export class Client implements EffectScope {
   readonly owner: string;
   readonly transport: Transport;
@@ -86,6 +90,7 @@ export class Client implements EffectScope {
     this.admin = new Admin(this.transport);
   }
 
+  /** Where the server is; of several servers all, with commas between them. */
   get url(): string {
     return this.transport.url;
   }

@@ -15,18 +15,25 @@ export interface Exchange {
   cut(): void;
 }
 
-/** A way to reach a server; `text` is JSON, `key` is shown to a server that asks for one. */
-export type Send = (method: Method, url: string, text: string | undefined, key?: string) => Exchange;
+/**
+ * A way to reach a server; `text` is JSON, `key` is shown to a server that asks for one. With `prefersRedirect` the request
+ * carries `prefer: redirect`, and a redirect is given back as the answer that it is; a way that does not know of it leaves it
+ * to the servers to pass calls on.
+ */
+export type Send = (method: Method, url: string, text: string | undefined, key?: string, prefersRedirect?: boolean) => Exchange;
 
 export const JSON_TYPE = "application/json";
+/** Asks a server that does not serve to say where the one is that does. */
+export const REDIRECT = "redirect";
 
 /** Any fetch as a way to reach a server. */
 export function byFetch(fetcher: typeof fetch): Send {
-  return (method, url, text, key) => {
+  return (method, url, text, key, prefersRedirect) => {
     const controller = new AbortController();
-    const init: RequestInit = { method, signal: controller.signal, redirect: "error" };
+    const init: RequestInit = { method, signal: controller.signal, redirect: prefersRedirect ? "manual" : "error" };
     const headers: Record<string, string> = {};
     if (key !== undefined) headers.authorization = `Bearer ${key}`;
+    if (prefersRedirect) headers.prefer = REDIRECT;
     if (text !== undefined) {
       init.body = text;
       headers["content-type"] = JSON_TYPE;

@@ -3,7 +3,7 @@ import * as http from "node:http";
 import * as https from "node:https";
 import { rootCertificates } from "node:tls";
 import { urlToHttpOptions } from "node:url";
-import { JSON_TYPE, type Answer, type Exchange, type Send } from "./exchange.js";
+import { JSON_TYPE, REDIRECT, type Answer, type Exchange, type Send } from "./exchange.js";
 import type { Method } from "./transport.js";
 
 /** Connections that were idle for this long are closed, before the server does so in the middle of the next call. */
@@ -32,7 +32,14 @@ export function byNodeHttpTrusting(authorities: string | Buffer): Send {
   return (...call) => exchange({ request: https.request, agent }, ...call);
 }
 
-function exchange(tls: typeof secure, method: Method, url: string, text: string | undefined, key?: string): Exchange {
+function exchange(
+  tls: typeof secure,
+  method: Method,
+  url: string,
+  text: string | undefined,
+  key?: string,
+  prefersRedirect?: boolean,
+): Exchange {
   const target = targetOf(url);
   const { request, agent } = target.protocol === "https:" ? tls : plain;
   // As bytes: Node takes twice as long to write a long text.
@@ -40,6 +47,7 @@ function exchange(tls: typeof secure, method: Method, url: string, text: string 
   const headers: http.OutgoingHttpHeaders =
     bytes === undefined ? {} : { "content-type": JSON_TYPE, "content-length": bytes.length };
   if (key !== undefined) headers.authorization = `Bearer ${key}`;
+  if (prefersRedirect) headers.prefer = REDIRECT;
   const call = request({ ...target, method, agent, headers });
   const answer = answerTo(call);
   call.end(bytes);

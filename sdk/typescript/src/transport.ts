@@ -1,7 +1,8 @@
 import { repeatWait } from "./backoff.js";
 import { ConnectionLost, NotDriftQ, Refused, Unreachable, Untrusted } from "./errors.js";
 import { readAnswer, readFailure } from "./answers.js";
-import type { Send } from "./exchange.js";
+import type { Answer, Send } from "./exchange.js";
+import { Course, Redirected, Servers, type Server } from "./servers.js";
 import { describe } from "./texts.js";
 import { abortable, monotonicMs, sleep, timerMs } from "./time.js";
 
@@ -27,6 +28,7 @@ export interface CallOptions {
 }
 
 export interface TransportOptions {
+  /** Of one server, or of several with commas between them. */
   url: string;
   connectTimeoutMs: number;
   answerTimeoutMs: number;
@@ -38,25 +40,35 @@ export interface TransportOptions {
   onAway: (words: string) => void;
 }
 
+type Health = { status?: unknown } | undefined;
+
 /** The question whether a server is there, and how many calls wait for its answer. */
 interface Greeting {
+  readonly server: Server;
   readonly answer: Promise<void>;
   readonly cut: AbortController;
   waiting: number;
 }
 
-/** One server: sends calls, and repeats those that may succeed later. Every call of this SDK is safe to repeat. */
+/** The way to the server: sends calls, and repeats those that may succeed later. Every call of this SDK is safe to repeat. */
 export class Transport {
+  /** As it can be given; of several servers all. */
   readonly url: string;
   readonly #options: TransportOptions;
-  #greeted = false;
+  readonly #servers: Servers;
   /** Whether it was reported that no server answers. */
   #away = false;
   #greeting: Greeting | undefined;
 
   constructor(options: TransportOptions) {
     this.#options = options;
-    this.url = checkedUrl(options.url);
+    this.#servers = new Servers(options.url);
+    this.url = this.#servers.urls;
+  }
+
+  /** The URL of the server that calls go to now. */
+  get current(): string {
+    return this.#servers.server.url;
   }
 
   get patienceMs(): number {
@@ -67,16 +79,26 @@ export class Transport {
     const patienceMs = options.patienceMs ?? this.#options.patienceMs;
     const until = monotonicMs() + patienceMs;
     const text = options.text ?? (options.body === undefined ? undefined : JSON.stringify(options.body));
-    for (let repeats = 0; ; repeats += 1) {
+    /** Where this try goes after its first server, if there are several. */
+    let course: Course | undefined;
+    for (let repeats = 0; ; ) {
       options.signal?.throwIfAborted();
+      const { server, prefersRedirect } = course ?? this.#servers;
       try {
-        if (!this.#greeted) await this.#greet(options.signal);
+        if (!server.greeted) await this.#greet(server, options.signal);
         const timeoutMs = options.timeoutMs ?? this.#options.answerTimeoutMs + (options.waitMs ?? 0);
-        const answer = await this.#exchange<T>(method, path, text, timeoutMs, options.signal, options.glance);
+        const answer = await this.#exchange<T>(server, prefersRedirect, method, path, text, timeoutMs, options.signal, options.glance);
         this.#away = false;
         return answer;
-      } catch (error) {
+      } catch (thrown) {
         if (options.signal?.aborted) throw options.signal.reason;
+        let error = thrown;
+        if (this.#servers.several) {
+          course ??= new Course(this.#servers, server);
+          error = course.after(thrown);
+          if (error === undefined) continue;
+          course = undefined;
+        }
         if (!mayPass(error)) throw error;
         const wait = repeatWait(repeats, hintOf(error), Math.random());
         if (monotonicMs() + wait > until) {
@@ -86,6 +108,7 @@ export class Transport {
         }
         if (!options.quiet && !(error instanceof Refused)) this.#tellAway(error, patienceMs);
         await sleep(wait, options.signal);
+        repeats += 1;
       }
     }
   }
@@ -95,8 +118,9 @@ export class Transport {
     if (this.#away) return;
     this.#away = true;
     const limit = Number.isFinite(patienceMs) ? ` (${patienceMs / 1000} s at the most)` : "";
+    const who = `${this.#servers.several ? "the cluster" : "the server"} at ${this.url}`;
     try {
-      this.#options.onAway(`the server at ${this.url} is away, and is waited for${limit}: ${describe(error)}`);
+      this.#options.onAway(`${who} is away, and is waited for${limit}: ${describe(error)}`);
     } catch {
       // A listener that throws does not stop the call.
     }
@@ -104,11 +128,12 @@ export class Transport {
 
   /**
    * Asks whether a DriftQ server is there, once for all calls that wait for it. A try has no time-out for the
-   * connection alone, so the first call after a failure is one that is answered at once, and may take as long as a
-   * connection.
+   * connection alone, so the first call after a failure, or to another server, is one that is answered at once, and may
+   * take as long as a connection.
    */
-  async #greet(signal: AbortSignal | undefined): Promise<void> {
-    const greeting = (this.#greeting ??= this.#hello());
+  async #greet(server: Server, signal: AbortSignal | undefined): Promise<void> {
+    if (this.#greeting?.server !== server) this.#greeting = this.#hello(server);
+    const greeting = this.#greeting;
     greeting.waiting += 1;
     try {
       await abortable(greeting.answer, signal);
@@ -122,18 +147,21 @@ export class Transport {
     }
   }
 
-  #hello(): Greeting {
+  #hello(server: Server): Greeting {
     const cut = new AbortController();
     const ask = async () => {
       const { connectTimeoutMs } = this.#options;
-      const health = await this.#exchange<{ status?: unknown } | undefined>("GET", "/v2/healthz", undefined, connectTimeoutMs, cut.signal);
-      if (typeof health?.status !== "string") throw new NotDriftQ(this.url, "it does not know /v2/healthz");
-      this.#greeted = true;
+      const { prefersRedirect } = this.#servers;
+      const health = await this.#exchange<Health>(server, prefersRedirect, "GET", "/v2/healthz", undefined, connectTimeoutMs, cut.signal);
+      if (typeof health?.status !== "string") throw new NotDriftQ(server.url, "it does not know /v2/healthz");
+      server.greeted = true;
     };
-    return { answer: ask(), cut, waiting: 0 };
+    return { server, answer: ask(), cut, waiting: 0 };
   }
 
   async #exchange<T>(
+    server: Server,
+    prefersRedirect: boolean,
     method: Method,
     path: string,
     text: string | undefined,
@@ -141,7 +169,10 @@ export class Transport {
     signal: AbortSignal | undefined,
     glance?: CallOptions["glance"],
   ): Promise<T> {
-    const exchange = this.#options.send(method, this.url + path, text, this.#options.key);
+    const { key } = this.#options;
+    const url = server.url + path;
+    // A way of the caller's own that was asked for one server is asked as ever.
+    const exchange = prefersRedirect ? this.#options.send(method, url, text, key, true) : this.#options.send(method, url, text, key);
     let late = false;
     const timer = setTimeout(() => {
       late = true;
@@ -149,12 +180,14 @@ export class Transport {
     }, timerMs(timeoutMs));
     signal?.addEventListener("abort", exchange.cut, { once: true });
     try {
-      return readAnswer<T>(this.url, await exchange.answer, glance);
+      const answer = await exchange.answer;
+      if (prefersRedirect && isRedirect(answer)) throw new Redirected(answer.header("location"));
+      return readAnswer<T>(server.url, answer, glance);
     } catch (error) {
-      if (error instanceof Refused || error instanceof NotDriftQ) throw error;
+      if (error instanceof Refused || error instanceof NotDriftQ || error instanceof Redirected) throw error;
       // A call that the caller ended says nothing about the server.
-      if (!signal?.aborted) this.#greeted = false;
-      throw readFailure(this.url, error, late ? `nothing within ${timeoutMs} ms` : undefined);
+      if (!signal?.aborted) server.greeted = false;
+      throw readFailure(server.url, error, late ? `nothing within ${timeoutMs} ms` : undefined);
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener("abort", exchange.cut);
@@ -182,19 +215,7 @@ export function hintOf(error: unknown): number | undefined {
   return error instanceof Refused ? error.retryAfterMs : undefined;
 }
 
-function checkedUrl(text: string): string {
-  let url: URL;
-  try {
-    url = new URL(text);
-  } catch (error) {
-    throw new Unreachable(text, "this is no URL; it has to look like http://127.0.0.1:8080", { cause: error });
-  }
-  if (url.protocol !== "http:" && url.protocol !== "https:") {
-    throw new Unreachable(text, `a server is reached by http or https, not by ${url.protocol}`);
-  }
-  // The text is not repeated: what is in front of the @ may be a password.
-  if (url.username || url.password) {
-    throw new Unreachable(url.host, "its URL names a user, and a DriftQ server knows none: leave user and password out");
-  }
-  return url.href.replace(/[?#].*$/, "").replace(/\/+$/, "");
+/** A browser shows a redirect that it does not follow as an answer without a status. */
+function isRedirect({ status }: Answer): boolean {
+  return status === 307 || status === 0;
 }

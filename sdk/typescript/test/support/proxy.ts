@@ -1,4 +1,4 @@
-import { createServer, request, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer, request, type IncomingHttpHeaders, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createSecureServer, request as requestSecurely } from "node:https";
 import { createServer as createTcpServer, type AddressInfo, type Server as TcpServer, type Socket } from "node:net";
 
@@ -12,6 +12,7 @@ export interface Seen {
   readonly method: string;
   readonly path: string;
   readonly body: string;
+  readonly headers: IncomingHttpHeaders;
 }
 
 /** A certificate with its key, in PEM. */
@@ -71,7 +72,7 @@ export class Proxy {
   async #handle(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
     const parts: Buffer[] = [];
     for await (const part of incoming) parts.push(part as Buffer);
-    const call = { method: incoming.method ?? "", path: incoming.url ?? "", body: Buffer.concat(parts).toString() };
+    const call = { method: incoming.method ?? "", path: incoming.url ?? "", body: Buffer.concat(parts).toString(), headers: incoming.headers };
     this.seen.push(call);
     outgoing.on("close", () => {
       if (!outgoing.writableEnded) for (const cut of this.#cuts) if (cut.path.test(call.path)) cut.heard();
