@@ -8,8 +8,8 @@ import pathlib
 
 import pytest
 
-from driftq import AsyncClient, Client, errors
-from driftq.testing import Server
+from driftq import AsyncClient, AsyncWorker, Client, Context, Worker, errors
+from driftq.testing import Server, assert_effects, run_until_idle, run_until_idle_async
 from secured import Secured
 
 ROOT = "dq_root_" + "5a" * 32
@@ -44,6 +44,29 @@ def test_tasks_show_their_key_too(flags: tuple[str, ...], monkeypatch: pytest.Mo
 
     with Server(*flags) as server:
         asyncio.run(play(server.url))
+
+
+def test_a_worker_shows_the_key_of_its_client(flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DRIFTQ_KEY", raising=False)
+
+    def handle(payload: int, ctx: Context) -> None:
+        ctx.effect("charge", lambda: payload, key=ctx.group)
+
+    async def play(url: str) -> None:
+        async with AsyncClient(url, key=ROOT) as root:
+            worker = AsyncWorker(root, "of-tasks")
+            worker.handler("orders")(handle)
+            await root.send("orders", 2)
+            await run_until_idle_async(worker)
+
+    with Server(*flags) as server, Client(server.url, key=ROOT) as root:
+        root.create_topic("orders")
+        root.send("orders", 1)
+        worker = Worker(root, "of-threads")
+        worker.handler("orders")(handle)
+        run_until_idle(worker)
+        asyncio.run(play(server.url))
+        assert_effects(root, scope="charge", count=2)
 
 
 def test_what_is_no_key_is_refused_and_not_repeated() -> None:

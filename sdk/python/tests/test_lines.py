@@ -23,6 +23,13 @@ def status_call(answer_timeout_s: float = SIGNAL_S) -> Call:
     return Call("GET", "/v2/status", expects=("version",), answer_timeout_s=answer_timeout_s)
 
 
+def lines_of(client: driftq.Client) -> _lines.Lines:
+    """Its way to its only server."""
+    way = client._lines
+    assert isinstance(way, _lines.Lines)
+    return way
+
+
 class Kept:
     """A server that answers every request on a connection, and counts the connections."""
 
@@ -41,9 +48,9 @@ def test_a_connection_is_kept_and_closed_at_the_end() -> None:
     with raw_server(kept) as url, driftq.Client(url, patience=0.0) as client:
         for _ in range(5):
             assert client.status() == {"version": "1", "epoch": 1}
-        assert (kept.connections, len(client._lines._free), len(client._lines._busy)) == (1, 1, 0)
+        assert (kept.connections, len(lines_of(client)._free), len(lines_of(client)._busy)) == (1, 1, 0)
         client.close()
-        assert not client._lines._free
+        assert not lines_of(client)._free
 
 
 def test_calls_at_once_have_a_connection_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +68,7 @@ def test_calls_at_once_have_a_connection_each(monkeypatch: pytest.MonkeyPatch) -
             thread.start()
         for thread in threads:
             thread.join(SIGNAL_S)
-        assert len(client._lines._free) == 2, "more are kept than may be"
+        assert len(lines_of(client)._free) == 2, "more are kept than may be"
     assert kept.connections == 4
 
 
@@ -128,7 +135,7 @@ def test_an_answer_that_breaks_off(raw: bytes) -> None:
     with raw_server(says(raw)) as url, driftq.Client(url, patience=0.0) as client:
         with pytest.raises((driftq.ConnectionLost, driftq.NotDriftQ)):
             client.status()
-        assert not client._lines._free, "what is left would be the next one's answer"
+        assert not lines_of(client)._free, "what is left would be the next one's answer"
 
 
 @pytest.mark.parametrize("raw", [b"", OK[:-3]], ids=["at all", "whole"])
@@ -146,7 +153,7 @@ def test_an_answer_that_does_not_come(raw: bytes, monkeypatch: pytest.MonkeyPatc
     with raw_server(answer) as url, driftq.Client(url, patience=0.0) as client:
         with pytest.raises(driftq.ConnectionLost, match="nothing came for 0.2 s"):
             client.call(status_call(0.2))
-        assert not client._lines._free and not client._lines._busy
+        assert not lines_of(client)._free and not lines_of(client)._busy
         is_over.set()
 
 
@@ -231,4 +238,4 @@ def test_a_client_that_is_closed_in_the_middle(shared: Server) -> None:
         client.close()
         asking.join(SIGNAL_S)
         assert len(ended) == 1 and isinstance(ended[0], driftq.ConnectionLost)
-        assert not client._lines._busy
+        assert not lines_of(client)._busy

@@ -43,10 +43,17 @@ def long_call(server: Server, topic: str) -> Call:
     return Call("POST", f"/v2/topics/{topic}/groups/g/lease", body, wait_ms=20_000)
 
 
+def transport_of(client: driftq.AsyncClient) -> _transport.Transport:
+    """Its way to its only server."""
+    way = client._transport
+    assert isinstance(way, _transport.Transport)
+    return way
+
+
 async def under_way(client: driftq.AsyncClient, call: Call) -> asyncio.Future[Any]:
     """The call, when it has been sent."""
     asking = asyncio.ensure_future(client.call(call))
-    while not any(connection._answer for connection in client._transport._open):
+    while not any(connection._answer for connection in transport_of(client)._open):
         await asyncio.sleep(0)
     return asking
 
@@ -91,9 +98,9 @@ def test_calls_at_once_have_a_connection_each(monkeypatch: pytest.MonkeyPatch) -
 
         async def use(client: driftq.AsyncClient) -> None:
             await asyncio.gather(*(client.status() for _ in range(4)))
-            assert len(client._transport._free) == 2, "more are kept than may be"
+            assert len(transport_of(client)._free) == 2, "more are kept than may be"
             await asyncio.sleep(0)
-            assert len(client._transport._open) == 2, "one that is not kept is open"
+            assert len(transport_of(client)._open) == 2, "one that is not kept is open"
 
         asked(url, use)
     assert kept.connections == 4
@@ -213,7 +220,7 @@ def test_an_answer_that_does_not_come(raw: bytes) -> None:
             with pytest.raises(driftq.ConnectionLost, match="nothing came"):
                 await client.call(status_call(answer_timeout_s=0.2))
             await asyncio.sleep(0)
-            assert not client._transport._open, "the connection would give this answer to the next call"
+            assert not transport_of(client)._open, "the connection would give this answer to the next call"
 
         asked(url, use)
 
@@ -303,7 +310,7 @@ def test_a_call_that_is_cancelled(shared: Server) -> None:
         with pytest.raises(asyncio.CancelledError):
             await asking
         assert (await client.status())["version"], "it got the answer of another call"
-        assert len(client._transport._open) == 1, "the cancelled call left its connection"
+        assert len(transport_of(client)._open) == 1, "the cancelled call left its connection"
 
     asked(shared.url, use)
 
@@ -314,7 +321,7 @@ def test_a_call_that_is_cancelled_when_its_answer_is_there() -> None:
 
         async def use(client: driftq.AsyncClient) -> None:
             await client.status()
-            connection = client._transport._free[0]
+            connection = transport_of(client)._free[0]
             asking = asyncio.ensure_future(client.status())
             while connection._answer is None or not connection._answer.done():
                 await asyncio.sleep(0)
@@ -362,7 +369,7 @@ def test_a_client_that_is_closed_in_the_middle(shared: Server) -> None:
         await client.close()
         with pytest.raises(driftq.ConnectionLost):
             await asyncio.wait_for(asking, SIGNAL_S)
-        assert not client._transport._open
+        assert not transport_of(client)._open
 
     asyncio.run(main())
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx2
 
@@ -33,6 +33,8 @@ CONNECTIONS_KEPT = 100
 CONNECTION_IDLE_S = 15.0
 USER_AGENT = b"driftq-python"
 URLS_KEPT = 64
+# The status of an answer that says where the serving server is.
+REDIRECTED = 307
 
 # What a gateway in front of the server answers while the server is away.
 _GATEWAY_STATUSES = (429, 502, 503, 504)
@@ -70,34 +72,26 @@ class Answer:
     status: int
     content: bytes
     request_id: str | None
-
-
-def server_url(url: str | None) -> str:
-    """The URL that was given, else that of the environment, else the default."""
-    chosen = (url or os.environ.get("DRIFTQ_SERVER") or DEFAULT_URL).rstrip("/")
-    try:
-        parts = urlsplit(chosen)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if usable and "@" in parts.netloc:
-        # Not repeated here: what is in front of the @ may be a password.
-        raise errors.InvalidUrl(
-            f"the server's URL for {parts.hostname} names a user: a DriftQ server knows no users, and nothing would be "
-            f"done with the name or the password. Leave them out, as in {DEFAULT_URL}"
-        )
-    if not usable:
-        raise errors.InvalidUrl(f"{chosen!r} is not a server's URL: it must look like {DEFAULT_URL}")
-    return chosen
+    # Where a server that redirects says that the serving one is.
+    location: str | None = None
+    # Which of several servers it is from.
+    server: str | None = None
 
 
 class Address:
     """Where the server is, how it is trusted, and the URLs of its paths."""
 
-    def __init__(self, url: str, key: str | None = None, ca_file: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`tls`: what another server is trusted by, if this one is to be trusted alike."""
         self._base = httpx2.URL(url)
         self.host = self._base.raw_host.decode("ascii")
-        self.tls = certificates(self._base, ca_file)
+        self.tls = tls if tls is not None and self._base.scheme == "https" else certificates(self._base, ca_file)
         self.port = self._base.port or (443 if self.tls else 80)
         self._root = self._base.raw_path.rstrip(b"/")
         self._urls: dict[str, httpx2.URL] = {}
@@ -152,6 +146,18 @@ def certificates(url: httpx2.URL, ca_file: str | os.PathLike[str] | None) -> ssl
     return context
 
 
+def addresses(
+    urls: list[str], key: str | None = None, ca_file: str | os.PathLike[str] | None = None
+) -> list[Address]:
+    """Those of several servers. Authorities are loaded once for all of them, because that takes time."""
+    found: list[Address] = []
+    tls: ssl.SSLContext | None = None
+    for url in urls:
+        found.append(Address(url, key, ca_file, tls))
+        tls = tls or found[-1].tls
+    return found
+
+
 def segment(name: str) -> str:
     """A name as a part of a path."""
     return quote(name, safe="")
@@ -203,7 +209,7 @@ def _certificate_flaw(error: BaseException) -> str | None:
 
 def answer_of(call: Call, url: str, answered: Answer) -> Any:
     """The JSON of an answer; raises what was refused, and what is no answer of a DriftQ server."""
-    status, raw = answered.status, answered.content
+    status, raw, url = answered.status, answered.content, answered.server or url
     if 200 <= status < 300:
         if status == 204:
             return None

@@ -23,7 +23,9 @@ from ._calls import (
     Address,
     Answer,
     Call,
+    addresses,
 )
+from ._servers import Servers, Turn
 from ._talk import Request, Talk, is_readable, request_of
 
 READ_BYTES = 1 << 16
@@ -95,16 +97,16 @@ class Line:
 class Lines:
     """Sends calls, each by a connection of its own while it is under way. Raises errors of httpx2."""
 
-    def __init__(self, url: str, key: str | None = None, ca_file: str | os.PathLike[str] | None = None) -> None:
-        self._address = Address(url, key, ca_file)
+    def __init__(self, address: Address) -> None:
+        self._address = address
         self._room = threading.BoundedSemaphore(CONNECTIONS_MAX)
         self._lock = threading.Lock()
         self._busy: set[Line] = set()
         # The one that was used last is at the end, and is used next.
         self._free: deque[Line] = deque()
 
-    def send(self, call: Call) -> Answer:
-        request = request_of(self._address, call)
+    def send(self, call: Call, prefers_redirect: bool = False) -> Answer:
+        request = request_of(self._address, call, prefers_redirect)
         if not self._room.acquire(timeout=call.answer_s()):
             raise httpx2.PoolTimeout(f"{CONNECTIONS_MAX} calls are under way, and none of them ended")
         try:
@@ -115,6 +117,14 @@ class Lines:
                 self._give_back(line)
         finally:
             self._room.release()
+
+    def let_go(self) -> None:
+        """Closes what is not in use."""
+        with self._lock:
+            free = list(self._free)
+            self._free.clear()
+        for line in free:
+            line.close()
 
     def close(self) -> None:
         with self._lock:
@@ -169,3 +179,39 @@ class Lines:
         with self._lock:
             self._busy.add(line)
         return line
+
+
+class ClusterLines:
+    """The same for the servers of a cluster, each with connections of its own. Raises errors of this package's: they say
+    which of the servers it was."""
+
+    def __init__(self, servers: Servers, key: str | None, ca_file: str | os.PathLike[str] | None) -> None:
+        self._servers = servers
+        self._ways = [Lines(address) for address in addresses(servers.urls, key, ca_file)]
+
+    def send(self, call: Call) -> Answer:
+        turn = Turn(self._servers)
+        while True:
+            number = turn.number
+            try:
+                answer = self._ways[number].send(call, turn.prefers_redirect)
+                if turn.ends_with(answer):
+                    return answer
+            except httpx2.HTTPError as error:
+                problem = turn.fails_with(error)
+                if problem is not None:
+                    raise problem from error
+            finally:
+                if number != self._servers.current:
+                    # No call goes there for now, and idle connections would stay open until the server closes them.
+                    self._ways[number].let_go()
+
+    def close(self) -> None:
+        for way in self._ways:
+            way.close()
+
+
+def lines_to(url: str, key: str | None, ca_file: str | os.PathLike[str] | None) -> Lines | ClusterLines:
+    """The way to one server, or to those of a cluster."""
+    servers = Servers(url)
+    return ClusterLines(servers, key, ca_file) if len(servers.urls) > 1 else Lines(Address(url, key, ca_file))

@@ -8,21 +8,26 @@ import h11
 import httpx2
 
 from . import errors
-from ._calls import Address, Answer, Call
+from ._calls import REDIRECTED, Address, Answer, Call
 
 # The largest head of an answer that is read.
 HEAD_BYTES_MAX = 100 * 1024
 # The largest answer: what a worker with the default settings borrows at once may be this large.
 ANSWER_BYTES_MAX = 1 << 30
 REQUEST_ID = b"x-request-id"
+LOCATION = b"location"
+# What is said to a server of a cluster that is not to pass the call on, but to say where the serving one is.
+PREFER_REDIRECT = (b"prefer", b"redirect")
 
 # A head, and what is sent with it.
 Request = tuple[h11.Request, bytes | None]
 
 
-def request_of(address: Address, call: Call) -> Request:
+def request_of(address: Address, call: Call, prefers_redirect: bool = False) -> Request:
     content = call.content()
     headers = [*address.headers_for(content), (b"accept-encoding", b"identity")]
+    if prefers_redirect:
+        headers.append(PREFER_REDIRECT)
     target = address.url(call.path).raw_path
     try:
         return h11.Request(method=call.method, target=target, headers=headers), content
@@ -91,6 +96,8 @@ class Talk:
         assert head is not None, "h11 gives the head first"
         request_id = next((value.decode("latin-1") for name, value in head.headers if name == REQUEST_ID), None)
         answer = Answer(head.status_code, b"".join(self._parts), request_id)
+        if head.status_code == REDIRECTED:
+            answer.location = next((value.decode("latin-1") for name, value in head.headers if name == LOCATION), None)
         self._head, self._parts, self._size = None, [], 0
         return answer
 

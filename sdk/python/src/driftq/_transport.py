@@ -20,8 +20,10 @@ from ._calls import (
     Address,
     Answer,
     Call,
+    addresses,
 )
 from ._connection import Connection
+from ._servers import Servers, Turn
 from ._talk import request_of
 
 # A server with two addresses of which one is dead: how long before the other one is tried.
@@ -31,15 +33,15 @@ NEXT_ADDRESS_S = 0.25
 class Transport:
     """Sends calls, each by a connection of its own while it is under way. Raises errors of httpx2."""
 
-    def __init__(self, url: str, key: str | None = None, ca_file: str | os.PathLike[str] | None = None) -> None:
-        self._address = Address(url, key, ca_file)
+    def __init__(self, address: Address) -> None:
+        self._address = address
         self._open: set[Connection] = set()
         # The one that was used last is at the end, and is used next.
         self._free: deque[Connection] = deque()
         self._room = asyncio.Semaphore(CONNECTIONS_MAX)
 
-    async def send(self, call: Call) -> Answer:
-        request = request_of(self._address, call)
+    async def send(self, call: Call, prefers_redirect: bool = False) -> Answer:
+        request = request_of(self._address, call, prefers_redirect)
         await self._wait_for_room(call.answer_s())
         try:
             connection = self._take() or await self._connect()
@@ -49,6 +51,11 @@ class Transport:
                 self._give_back(connection)
         finally:
             self._room.release()
+
+    def let_go(self) -> None:
+        """Closes what is not in use."""
+        while self._free:
+            self._free.pop().close()
 
     async def close(self) -> None:
         for connection in list(self._open):
@@ -100,3 +107,39 @@ class Transport:
         except (OSError, UnicodeError) as error:
             raise httpx2.ConnectError(str(error)) from error
         return connection
+
+
+class ClusterTransport:
+    """The same for the servers of a cluster, each with connections of its own. Raises errors of this package's: they say
+    which of the servers it was."""
+
+    def __init__(self, servers: Servers, key: str | None, ca_file: str | os.PathLike[str] | None) -> None:
+        self._servers = servers
+        self._ways = [Transport(address) for address in addresses(servers.urls, key, ca_file)]
+
+    async def send(self, call: Call) -> Answer:
+        turn = Turn(self._servers)
+        while True:
+            number = turn.number
+            try:
+                answer = await self._ways[number].send(call, turn.prefers_redirect)
+                if turn.ends_with(answer):
+                    return answer
+            except httpx2.HTTPError as error:
+                problem = turn.fails_with(error)
+                if problem is not None:
+                    raise problem from error
+            finally:
+                if number != self._servers.current:
+                    # No call goes there for now, and idle connections would stay open until the server closes them.
+                    self._ways[number].let_go()
+
+    async def close(self) -> None:
+        for way in self._ways:
+            await way.close()
+
+
+def transport_to(url: str, key: str | None, ca_file: str | os.PathLike[str] | None) -> Transport | ClusterTransport:
+    """The way to one server, or to those of a cluster."""
+    servers = Servers(url)
+    return ClusterTransport(servers, key, ca_file) if len(servers.urls) > 1 else Transport(Address(url, key, ca_file))

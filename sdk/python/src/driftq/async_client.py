@@ -14,14 +14,15 @@ import httpx2
 
 from . import _api, errors
 from ._begins import AsyncBegins
-from ._calls import PATIENCE_S, Call, Repeats, answer_of, failure, server_url
+from ._calls import PATIENCE_S, Call, Repeats, answer_of, failure
 from ._current import current, within
 from ._effects import Anchor
 from ._guards import AsyncEffects
 from ._outage import Outage
 from ._renewals import AsyncRenewals
 from ._seconds import Seconds, in_seconds
-from ._transport import Transport
+from ._servers import server_url
+from ._transport import transport_to
 from ._wire import MessageOptions, Produced
 from .client import own_name
 
@@ -45,9 +46,10 @@ class AsyncRun(AsyncEffects):
 class AsyncClient(AsyncEffects):
     """Calls to a DriftQ server. Belongs to one event loop; every call may be repeated, and is if that helps.
 
-    `url`: where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. `patience`: how many seconds a call
-    is repeated that may succeed later. `key`: what is shown to a server that asks for one; else `DRIFTQ_KEY`.
-    `ca_file`: a file with authorities, in PEM, to trust besides those of the system.
+    `url`: where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. Of a cluster it may name up to 16
+    servers, with commas in between: the client finds the one that serves, and goes on with another when that one is
+    gone. `patience`: how many seconds a call is repeated that may succeed later. `key`: what is shown to a server that
+    asks for one; else `DRIFTQ_KEY`. `ca_file`: a file with authorities, in PEM, to trust besides those of the system.
     """
 
     def __init__(
@@ -62,8 +64,10 @@ class AsyncClient(AsyncEffects):
         self.url = server_url(url)
         self.patience = in_seconds(patience, "patience", may_be_endless=True)
         self.owner = owner or own_name()
+        # As they were given: a worker makes a client of the other kind beside this one.
+        self.key, self.ca_file = key, ca_file
         self.outage = Outage(self.url)
-        self._transport = Transport(self.url, key, ca_file)
+        self._transport = transport_to(self.url, key, ca_file)
         self.begins = AsyncBegins(self.call)
         self.renewals = AsyncRenewals(self.call)
 

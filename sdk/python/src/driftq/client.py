@@ -14,14 +14,15 @@ import httpx2
 
 from . import _api, errors
 from ._begins import Begins
-from ._calls import PATIENCE_S, Call, Repeats, answer_of, failure, server_url
+from ._calls import PATIENCE_S, Call, Repeats, answer_of, failure
 from ._current import current, within
 from ._effects import Anchor
 from ._guards import Effects
-from ._lines import Lines
+from ._lines import lines_to
 from ._outage import Outage
 from ._renewals import Renewals
 from ._seconds import Seconds, in_seconds
+from ._servers import server_url
 from ._wire import OWNER_BYTES_MAX, MessageOptions, Produced, clipped
 
 
@@ -49,9 +50,10 @@ class Run(Effects):
 class Client(Effects):
     """Calls to a DriftQ server. Safe to use from many threads; every call may be repeated, and is if that helps.
 
-    `url`: where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. `patience`: how many seconds a call
-    is repeated that may succeed later. `key`: what is shown to a server that asks for one; else `DRIFTQ_KEY`.
-    `ca_file`: a file with authorities, in PEM, to trust besides those of the system.
+    `url`: where the server is; else `DRIFTQ_SERVER`, else `http://127.0.0.1:8080`. Of a cluster it may name up to 16
+    servers, with commas in between: the client finds the one that serves, and goes on with another when that one is
+    gone. `patience`: how many seconds a call is repeated that may succeed later. `key`: what is shown to a server that
+    asks for one; else `DRIFTQ_KEY`. `ca_file`: a file with authorities, in PEM, to trust besides those of the system.
     """
 
     def __init__(
@@ -66,8 +68,10 @@ class Client(Effects):
         self.url = server_url(url)
         self.patience = in_seconds(patience, "patience", may_be_endless=True)
         self.owner = owner or own_name()
+        # As they were given: a worker makes a client of the other kind beside this one.
+        self.key, self.ca_file = key, ca_file
         self.outage = Outage(self.url)
-        self._lines = Lines(self.url, key, ca_file)
+        self._lines = lines_to(self.url, key, ca_file)
         self.renewals = Renewals(self.call)
         self.begins = Begins(self.call)
 

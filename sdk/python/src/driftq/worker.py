@@ -118,7 +118,10 @@ class AsyncWorker(_Handlers):
 
     def _threads_client(self) -> Client:
         if self._sync_client is None:
-            self._sync_client = Client(self.client.url, patience=self.client.patience, owner=self.client.owner)
+            client = self.client
+            self._sync_client = Client(
+                client.url, patience=client.patience, owner=client.owner, key=client.key, ca_file=client.ca_file
+            )
         return self._sync_client
 
 
@@ -149,7 +152,10 @@ class Worker(_Handlers):
 
     async def _run(self, signals: bool) -> None:
         owner = self.settings.owner or self.client.owner
-        async with AsyncClient(self.client.url, patience=self.client.patience, owner=owner) as client:
+        given = self.client
+        async with AsyncClient(
+            given.url, patience=given.patience, owner=owner, key=given.key, ca_file=given.ca_file
+        ) as client:
             engine = Engine(self.settings, self._checked_routes(), client, lambda: self.client, owner)
             with self._lock:
                 self._engine, self._loop = engine, asyncio.get_running_loop()
