@@ -105,7 +105,8 @@ impl fmt::Debug for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Where the server is; `DRIFTQ_SERVER` if not given, else `http://127.0.0.1:8080`.
+    /// Where the server is; `DRIFTQ_SERVER` if not given, else `http://127.0.0.1:8080`. Of several servers of a cluster,
+    /// with commas in between, the one that serves is asked, and the next one when it is gone.
     #[must_use]
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
@@ -181,7 +182,8 @@ impl Client {
         Self::builder().build()
     }
 
-    /// The server at this URL, such as `http://127.0.0.1:8080`. Nothing is connected yet.
+    /// The server at this URL, such as `http://127.0.0.1:8080`, or the servers of a cluster at these, with commas in
+    /// between. Nothing is connected yet.
     ///
     /// # Errors
     /// If the URL cannot be used.
