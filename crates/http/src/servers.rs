@@ -27,6 +27,11 @@ impl Servers {
     /// # Errors
     /// If one of them is not a server's URL, or if there are too many.
     pub fn parse(urls: &str) -> Result<Self, AddressError> {
+        if let (true, Some((_, host))) = (urls.contains(','), urls.rsplit_once('@')) {
+            // Not taken apart: the comma may be part of a password, which is not repeated.
+            let host = host.split([':', '/', ',']).next().unwrap_or_default().to_owned();
+            return Err(AddressError::User { host });
+        }
         let mut servers: Vec<Address> = Vec::new();
         for url in urls.split(',') {
             let server = Address::parse(url.trim())?;
@@ -202,6 +207,8 @@ mod tests {
         for wrong in ["", "http://a,", ",http://a", "http://a,b", "http://a/x,http://b"] {
             assert!(Servers::parse(wrong).is_err(), "{wrong:?}");
         }
+        let with_user = Servers::parse("http://me:se,cret@broker:8080,http://b");
+        assert_eq!(with_user, Err(AddressError::User { host: "broker".to_owned() }));
         let many: Vec<String> = (0..=SERVERS_MAX).map(|number| format!("http://a:{}", number + 1)).collect();
         assert_eq!(Servers::parse(&many.join(",")), Err(AddressError::TooMany));
         assert!(Servers::parse(&many[1..].join(",")).is_ok());

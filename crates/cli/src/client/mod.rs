@@ -136,7 +136,12 @@ mod tests {
 
     #[test]
     fn a_user_in_the_url_is_refused_and_its_password_not_repeated() {
-        for url in ["http://me:secret@broker:8080", "http://me@broker", "https://:secret@broker"] {
+        for url in [
+            "http://me:secret@broker:8080",
+            "http://me@broker",
+            "https://:secret@broker",
+            "http://me:my,secret@broker,http://b",
+        ] {
             let fault = Client::new(url).unwrap_err();
             assert_eq!(fault.exit, Exit::Usage, "{url}");
             assert!(fault.message.contains("user") && !fault.message.contains("secret"), "{}", fault.message);

@@ -118,7 +118,12 @@ mod tests {
 
     #[test]
     fn a_user_in_the_url_is_refused_and_its_password_not_repeated() {
-        for url in ["http://me:secret@broker:8080", "http://me@broker", "https://:secret@broker"] {
+        for url in [
+            "http://me:secret@broker:8080",
+            "http://me@broker",
+            "https://:secret@broker",
+            "http://me:my,secret@broker,http://b",
+        ] {
             let error = servers(Some(url)).unwrap_err().to_string();
             assert!(error.contains("user") && !error.contains("secret"), "{error}");
         }
