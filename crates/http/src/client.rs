@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::timeout;
 
 use crate::connect::{Connector, Since};
-use crate::servers::{Choice, PREFER, REDIRECT, Told};
+use crate::servers::{Choice, PREFER, REDIRECT, Told, Way};
 use crate::{Address, Failure, Key, Servers};
 
 /// A server on the same machine or network takes the connection by then, or is not there.
@@ -331,12 +331,14 @@ impl Client {
     /// # Errors
     /// If there is no whole answer. Any status is an answer.
     pub async fn call(&self, call: &Call, limit: Option<Duration>) -> Result<Answer, Failure> {
-        let Some(limit) = limit else { return self.exchange(call).await };
-        let asked = self.0.choice.current();
-        timeout(limit, self.exchange(call)).await.map_err(|_| {
-            self.0.choice.leave(asked);
-            Failure::TimedOut(limit)
-        })?
+        let choice = &self.0.choice;
+        let mut way = choice.way();
+        let Some(limit) = limit else { return self.exchange(call, &mut way).await };
+        let answer = timeout(limit, self.exchange(call, &mut way)).await;
+        answer.unwrap_or_else(|_| {
+            choice.leave(way.place());
+            Err(Failure::TimedOut(limit))
+        })
     }
 
     /// Sends a call: an answer that is good has its body still to come, any other is whole.
@@ -344,7 +346,8 @@ impl Client {
     /// # Errors
     /// If there is no answer.
     pub async fn open(&self, call: &Call) -> Result<Result<Body, Answer>, Failure> {
-        let response = self.ask(call, Instant::now()).await.map_err(|(failure, _)| failure)?;
+        let mut way = self.0.choice.way();
+        let response = self.ask(call, Instant::now(), &mut way).await.map_err(|(failure, _)| failure)?;
         match response.status() {
             StatusCode::OK => Ok(Ok(Body(response.into_body()))),
             _ => Ok(Err(self.whole(response).await?)),
@@ -363,50 +366,55 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Begun, Failure> {
+        let server = &self.0.servers[self.0.choice.current()];
         let request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.address().url()))
+            .uri(format!("{}{path}", server.address.url()))
             .body(Full::new(body));
         let mut request = request.map_err(|error| Failure::Invalid(error.to_string()))?;
         *request.headers_mut() = headers;
-        let server = &self.0.servers[self.0.choice.current()];
         let response = server.http.request(request).await.map_err(|error| Failure::of_sending(&error))?;
         let (head, body) = response.into_parts();
         Ok(Begun { status: head.status, headers: head.headers, body: Body(body) })
     }
 
-    async fn exchange(&self, call: &Call) -> Result<Answer, Failure> {
+    async fn exchange(&self, call: &Call, way: &mut Way) -> Result<Answer, Failure> {
         let began = Instant::now();
         // Each kept connection that turns out to be closed is gone, and a new one is not tried twice.
         for _ in 0..self.0.kept_max {
-            match self.send(call, began).await {
+            match self.send(call, began, way).await {
                 Err((Failure::Broken(_), true)) if self.0.repeats => {}
                 outcome => return outcome.map_err(|(failure, _)| failure),
             }
         }
-        self.send(call, began).await.map_err(|(failure, _)| failure)
+        self.send(call, began, way).await.map_err(|(failure, _)| failure)
     }
 
     /// The answer, or why there is none and whether the connection is older than the call.
-    async fn send(&self, call: &Call, began: Instant) -> Result<Answer, (Failure, bool)> {
-        let response = self.ask(call, began).await?;
+    async fn send(&self, call: &Call, began: Instant, way: &mut Way) -> Result<Answer, (Failure, bool)> {
+        *way = self.0.choice.way();
+        let response = self.ask(call, began, way).await?;
         let was_kept = is_kept(response.extensions(), began);
         self.whole(response).await.map_err(|failure| (failure, was_kept))
     }
 
     /// Sends a call to the current server, to the one that serves if that one says where it is, or to the next if it takes
     /// no connection.
-    async fn ask(&self, call: &Call, began: Instant) -> Result<Response<Incoming>, (Failure, bool)> {
+    async fn ask(
+        &self,
+        call: &Call,
+        began: Instant,
+        way: &mut Way,
+    ) -> Result<Response<Incoming>, (Failure, bool)> {
         let choice = &self.0.choice;
-        let mut way = choice.way();
         loop {
-            let (place, prefers) = (way.place(), choice.prefers_redirect(&way));
+            let (place, prefers) = (way.place(), choice.prefers_redirect(way));
             let server = &self.0.servers[place];
             let request = call.request(server, &self.0, prefers).map_err(|failure| (failure, false))?;
             match server.http.request(request).await {
                 Ok(response) => {
                     let head = (response.status(), response.headers());
-                    match choice.follow(head, prefers, &mut way) {
+                    match choice.follow(head, prefers, way) {
                         Told::Again => {}
                         Told::InCircles => {
                             return Err((Failure::Broken(IN_CIRCLES.to_owned()), false));
@@ -420,7 +428,7 @@ impl Client {
                     }
                 }
                 Err(error) => match Failure::of_sending(&error) {
-                    Failure::Unreachable { .. } if choice.try_next(&mut way) => {}
+                    Failure::Unreachable { .. } if choice.try_next(way) => {}
                     failure => {
                         choice.leave(place);
                         let mut known = Extensions::new();

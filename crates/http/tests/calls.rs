@@ -183,3 +183,14 @@ async fn a_server_that_breaks_off_is_left() {
     assert!(matches!(failed, Err(Failure::Broken(_))), "whether it was carried out is not known: {failed:?}");
     assert_eq!(&*asked(&client).await.expect("the other one").body, b"hello");
 }
+
+#[tokio::test]
+async fn a_server_that_stalls_is_left_also_if_another_one_has_named_it() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let stalling = listener.local_addr().expect("an address").port();
+    let (standby, _) = pointing_at(stalling).await;
+    let client = client_of(&[standby, stalling]);
+    let failed = client.call(&Call::new(Method::GET, "/"), Some(Duration::from_millis(200))).await;
+    assert!(matches!(failed, Err(Failure::TimedOut(_))), "{failed:?}");
+    assert!(client.address().url().ends_with(&standby.to_string()), "{:?}", client.address());
+}
