@@ -350,6 +350,42 @@ fn a_client_that_knows_all_servers_needs_no_balancer() {
     check(nodes[1].address, 0, &expected.map(str::to_owned).into());
 }
 
+/// While a server that has just taken the seat opens the log, it keeps requests instead of pointing at itself.
+#[test]
+fn a_server_that_is_about_to_serve_does_not_point_at_itself() {
+    let mut nodes = three(in_schema("cluster_opening"));
+    let dead = nodes.remove(0);
+    let dead_url = dead.url();
+    let lock = "BEGIN; LOCK TABLE cluster_opening.shard; SELECT pg_sleep(4); COMMIT";
+    thread::scope(|scope| {
+        scope.spawn(|| DATABASE.psql(lock).unwrap());
+        dead.kill();
+        for node in &nodes {
+            let dead_url = &dead_url;
+            scope.spawn(move || {
+                let until = Instant::now() + PATIENCE;
+                loop {
+                    assert!(Instant::now() < until, "another server takes over");
+                    let body = json!({"value": "once"}).to_string();
+                    let headers = [("prefer", "redirect"), ("content-type", "application/json")];
+                    let answer = Client::connect(node.address).call(
+                        "POST",
+                        "/v2/topics/t/messages",
+                        &headers,
+                        Some(body.as_bytes()),
+                    );
+                    let location = answer.header("location").unwrap_or_default().to_owned();
+                    assert!(!location.starts_with(&node.url()), "it points at itself");
+                    if answer.status == 201 || answer.status == 307 && !location.starts_with(dead_url) {
+                        break;
+                    }
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn who_prefers_it_is_told_where_to_ask() {
     let nodes = three(in_schema("cluster_told"));

@@ -132,9 +132,11 @@ impl Standby {
             discard_body(body).await;
             return Ok(not_here(id));
         }
-        if prefers_redirect(&head.headers) {
+        if prefers_redirect(&head.headers)
+            && let Some(answer) = self.redirected(head).await.transpose()
+        {
             discard_body(body).await;
-            return self.redirected(head).await;
+            return answer;
         }
         let body = read_body(head, body, &self.options, &self.budget).await?.unwrap_or_default();
         let (begun, replaced) = self.relayed(head, body, id, peer).await?;
@@ -161,14 +163,18 @@ impl Standby {
         }
     }
 
-    /// Says where the server is that serves, as soon as there is one.
-    async fn redirected(&self, head: &Parts) -> Result<Answer, Fault> {
+    /// Says where the server is that serves, as soon as there is one. `None` if that is this one, which opens the log:
+    /// who is sent here again and again would give up before it is done.
+    async fn redirected(&self, head: &Parts) -> Result<Option<Answer>, Fault> {
         let mut standing = self.standing.clone();
         let taker = timeout_at(
             (Instant::now() + HOLD).into(),
             standing.wait_for(|standing| standing.taker().is_some()),
         );
         let url = taker.await.ok().and_then(Result::ok).and_then(|now| now.taker().map(str::to_owned));
+        if url.as_deref() == Some(self.seat.url()) {
+            return Ok(None);
+        }
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
         let location = url.map(|url| format!("{}{path}", url.trim_end_matches('/')));
         let location = location.and_then(|location| HeaderValue::try_from(location).ok());
@@ -176,7 +182,7 @@ impl Standby {
         let mut answer = whole(StatusCode::TEMPORARY_REDIRECT, Format::Text.content_type(), Bytes::new());
         put(&mut answer, LOCATION, location);
         put(&mut answer, PREFERENCE_APPLIED, HeaderValue::from_static(REDIRECT));
-        Ok(answer)
+        Ok(Some(answer))
     }
 
     /// Sends a request to the server that serves, as soon as there is one that takes it.
