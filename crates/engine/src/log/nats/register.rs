@@ -21,6 +21,8 @@ const SUBJECTS_MAX: u32 = 514;
 /// A server that was not seen for so long is forgotten, unless it is to stay drained: one that always comes back under
 /// another URL must not fill the register.
 const GONE_MS: u64 = 3_600_000;
+/// How often in a row the seat may have changed between the look at it and the claim.
+const RACES_MAX: u32 = 3;
 /// Bytes of a URL's digest in the name of a subject, which may not have every letter in it.
 const DIGEST_BYTES: usize = 8;
 
@@ -81,19 +83,32 @@ impl NatsRegister {
         Ok(found.into_iter().filter_map(entry).collect())
     }
 
-    /// Renews or takes the seat, if that is wanted and may be; whether it is this server's now.
-    fn sit(&self, seat: Option<&Entry>, is_wanted: bool, now_ms: u64) -> Result<bool, String> {
-        let may = seat.is_none_or(|seat| seat.said.url == self.url || !seat.is_taken(now_ms));
-        if !is_wanted || !may {
-            return Ok(false);
+    /// Renews or takes the seat, if that is wanted and may be. Whose it is now, and whether this beat has made it so:
+    /// what an earlier one has asked for says nothing about how long the seat lasts.
+    fn sit(
+        &self,
+        mut seat: Option<Entry>,
+        is_wanted: bool,
+        now_ms: u64,
+    ) -> Result<(Option<String>, bool), String> {
+        for _ in 0..RACES_MAX {
+            let taken = seat.as_ref().filter(|seat| seat.is_taken(now_ms)).map(|seat| seat.said.url.clone());
+            let is_own = seat.as_ref().is_some_and(|seat| seat.said.url == self.url);
+            if !is_wanted || taken.is_some() && !is_own {
+                return Ok((taken, false));
+            }
+            let expect = Expect::LastOfSubject(seat.map_or(0, |seat| seat.sequence));
+            let said = Said { url: self.url.clone(), is_off: false };
+            match self.put(&self.names.seat(), &expect, &said) {
+                Ok(_) => return Ok((Some(self.url.clone()), true)),
+                Err(trouble) if trouble.is_lost_race() => {}
+                Err(trouble) => return Err(trouble.to_string()),
+            }
+            // Another server was quicker, or a word of this one came late, or the replica that was asked lags behind.
+            let last = self.link.last(&self.names.register(), &self.names.seat());
+            seat = last.map_err(|trouble| trouble.to_string())?.and_then(entry);
         }
-        let expect = Expect::LastOfSubject(seat.map_or(0, |seat| seat.sequence));
-        let said = Said { url: self.url.clone(), is_off: false };
-        match self.put(&self.names.seat(), &expect, &said) {
-            Ok(_) => Ok(true),
-            Err(trouble) if trouble.is_lost_race() => Ok(false),
-            Err(trouble) => Err(trouble.to_string()),
-        }
+        Err("the seat changes faster than it can be renewed".into())
     }
 
     fn node(&self, kind: &str, url: &str) -> String {
@@ -185,14 +200,10 @@ impl Register for NatsRegister {
             })
             .collect();
         nodes.sort_by(|one, other| one.url.cmp(&other.url));
-        let seat = all.iter().find(|entry| entry.subject == self.names.seat());
         let is_drained = is_drained(&self.url);
         let is_wanted = claim == Claim::Keep || claim == Claim::Take && !is_drained;
-        let serving = match self.sit(seat, is_wanted, now_ms)? {
-            true => Some(self.url.clone()),
-            false => seat.filter(|seat| seat.is_taken(now_ms)).map(|seat| seat.said.url.clone()),
-        };
-        let is_mine = serving.as_ref() == Some(&self.url);
+        let seat = all.into_iter().find(|entry| entry.subject == self.names.seat());
+        let (serving, is_mine) = self.sit(seat, is_wanted, now_ms)?;
         Ok(Standing { serving, is_mine, is_drained, is_noticed: false, nodes })
     }
 

@@ -104,8 +104,9 @@ impl Register for PostgresRegister {
             })
             .collect();
         let serving: Option<String> = rows.first().and_then(|row| row.get(3));
-        let is_mine = serving.as_ref() == Some(&self.url);
         let is_drained = nodes.iter().any(|node| node.url == self.url && node.is_drained);
+        // If it was not asked for, it is that of an earlier run, and nothing has renewed it.
+        let is_mine = serving.as_ref() == Some(&self.url) && (keeps || takes && !is_drained);
         Ok(Standing { serving, is_mine, is_drained, is_noticed: false, nodes })
     }
 

@@ -1,19 +1,25 @@
 //! The log in JetStream: the suite, two servers, a server that is killed, large batches, and what is refused.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::ops::ControlFlow;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
 
 use driftq_core::ShardId;
+use driftq_engine::cluster::Seat;
 use driftq_engine::log::{Append as _, Archive as _, Log, NatsLog, NatsPlace};
 use driftq_engine::{StartError, Storage};
 use driftq_testbed::Nats;
 
 use super::conformance::{self, append, check_all, replayed};
 use super::{SEGMENT_BYTES, run_all_claimed, take_over};
+use crate::common::until;
 
 /// How often a server is killed under appends.
 const KILLS: usize = 5;
+/// Messages that are on their way to the server at a time when it is kept busy.
+const FLOOD: usize = 64;
 /// Rounds in one of which a server is deposed in the middle of a batch.
 const ROUNDS: usize = 30;
 
@@ -74,6 +80,44 @@ fn no_batch_is_lost_or_doubled_when_the_server_is_killed() {
     drop(opened);
     let opened = log.open().unwrap();
     check_all(&opened.archive, opened.start, &written);
+}
+
+/// A server knows that nobody else has the seat only if it has renewed it. If the seat has changed since it looked, it
+/// has not, whoever it was: here it is its own old words, that come late.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_seat_is_sure_only_if_it_was_renewed() {
+    if !is_there() {
+        return;
+    }
+    let (place, url) = (place(&SERVER), "http://127.0.0.1:1");
+    let (address, stream) = place.url["nats://".len()..].split_once('/').unwrap();
+    let subject = format!("driftq.{}.cluster.seat", stream.split('?').next().unwrap());
+    let storage = Storage::Nats(place.clone());
+    let seat = tokio::task::spawn_blocking(move || Seat::keep(&storage, url).unwrap()).await.unwrap();
+    until("it has the seat", async || seat.is_sure()).await;
+    let flooding = Arc::new(());
+    let (is_wanted, address) = (Arc::downgrade(&flooding), address.to_owned());
+    let flooder = std::thread::spawn(move || flood(&address, &subject, url, &is_wanted));
+    until("it is not sure any more", async || !seat.is_sure()).await;
+    drop(flooding);
+    flooder.join().unwrap();
+    until("it has renewed the seat", async || seat.is_sure()).await;
+}
+
+/// Says again and again who has the seat, each time before the server has answered all that was said before.
+fn flood(address: &str, subject: &str, url: &str, is_wanted: &Weak<()>) {
+    let mut connection = TcpStream::connect(address).unwrap();
+    let mut answers = BufReader::new(connection.try_clone().unwrap()).lines();
+    let what = format!("{{\"url\":\"{url}\"}}");
+    let said = format!("PUB {subject} answers {}\r\n{what}\r\n", what.len()).repeat(FLOOD);
+    let connect = "CONNECT {\"verbose\":false}\r\nSUB answers 1\r\n";
+    connection.write_all(format!("{connect}{said}").as_bytes()).unwrap();
+    while is_wanted.strong_count() > 0 {
+        connection.write_all(said.as_bytes()).unwrap();
+        let answered =
+            answers.by_ref().filter(|line| line.as_ref().is_ok_and(|line| line.starts_with("MSG ")));
+        assert_eq!(answered.take(FLOOD).count(), FLOOD);
+    }
 }
 
 /// A batch larger than a message may be comes back whole, wherever reading begins.
