@@ -12,7 +12,8 @@ off the others, or both, while clients still reach it. With `--shards N` there a
 one commit: it acks, ends its effect, and stores a receipt in another topic, most often of another shard.
 
 Every client repeats what was not answered, under the same name, at another server: what is acknowledged must be there,
-and nothing may be done twice. For each kind of blow it is told for how long no producer had an answer after it.
+and nothing may be done twice. For each kind of blow it is told for how long no producer had an answer after it. A stream of NATS that
+has lost its leader takes its own time to find another: how much of a silence that was is asked from outside, too.
 """
 
 import argparse
@@ -34,6 +35,7 @@ import zlib
 from collections import Counter, defaultdict
 
 from _broker import Server, until
+from _nats_leaders import Leaders
 from _wires import FROZEN, HOST, TORN, Wires
 
 BINARY, DATABASE = os.environ.get("DRIFTQ_BIN", ""), os.environ.get("DRIFTQ_TEST_POSTGRES", "")
@@ -67,10 +69,19 @@ class Engine:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.url, self.can_fail_over = self.process.stdout.readline().strip(), kind == "postgres"
         assert self.url, "what holds the log did not start"
-        self.loss = "crash and restart of PostgreSQL"
+        self.loss, self.streams, self.leaders = "crash and restart of PostgreSQL", (), None
         if kind == "nats":
             self.loss = "loss of NATS's leader"
             self.check_gossip()
+            servers, _, rest = self.url.removeprefix("nats://").partition("/")
+            stream, _, _ = rest.partition("?")
+            self.streams = stream, f"{stream}_cluster"
+            self.addresses = [(HOST, int(port)) for port in ADDRESS.findall(servers)]
+
+    def watch(self):
+        """From now on it is known when the streams have a leader."""
+        if self.streams:
+            self.leaders = Leaders(self.addresses, self.streams)
 
     def check_gossip(self):
         """Whoever hears of the other servers from one of them goes around its wires."""
@@ -96,6 +107,8 @@ class Engine:
         return self.loss
 
     def end(self):
+        if self.leaders:
+            self.leaders.end()
         self.process.stdin.close()
         self.process.wait(PATIENCE_S)
 
@@ -284,9 +297,14 @@ class World:
         assert status == 200, cluster
         return {node.url: node for node in self.nodes}.get(cluster.get("serving"))
 
-    def strike(self):
+    def served(self):
+        """Waits until somebody serves again."""
+        status, answer = self.ask(0, "GET", f"/v2/topics/{self.topics[0]}")
+        assert status == 200, answer
+
+    def strike(self, only):
         """One blow: when it fell, and what it was."""
-        if self.engine and self.dice.random() < ENGINE_SHARE:
+        if self.engine and (only or self.dice.random() < ENGINE_SHARE):
             return time.monotonic(), self.engine.strike(self.dice)
         serving = self.serving()
         node = serving if self.dice.random() < 0.8 else self.dice.choice(self.nodes)
@@ -369,11 +387,26 @@ class World:
         longest = sorted(((after - before, before) for before, after in zip(times, times[1:])), reverse=True)[:GAPS_TOLD]
         fell = lambda length, begin: [f"{kind} (at {moment - begin:.1f})" for moment, kind in self.blows
                                       if begin - 1 < moment < begin + length]
-        return [(length, fell(length, begin)) for length, begin in longest]
+        return [(length, fell(length, begin) + self.unled(length, begin)) for length, begin in longest]
 
-    def silences(self):
+    def unled(self, length, begin):
+        """Which streams had no leader meanwhile."""
+        told = []
+        for stream, times in self.engine.leaders.answers.items() if self.engine and self.engine.leaders else ():
+            near = [moment for moment in times if begin - 10 < moment < begin + length + 10]
+            silence, since = max(((after - before, before) for before, after in zip(near, near[1:])), default=(0, 0))
+            if silence > 1:
+                told.append(f"no leader of {stream} for {silence:.1f} (from {since - begin:.1f})")
+        return told
+
+    def leaderless(self):
+        """For how long, after each loss of a leader, one of the streams had none."""
+        streams = [self.silences(times)[self.engine.loss] for times in self.engine.leaders.answers.values()]
+        return [max(silences) for silences in zip(*streams)]
+
+    def silences(self, answers):
         """The longest silence after every blow and before the next, by kind."""
-        times, found = sorted(self.answers), defaultdict(list)
+        times, found = sorted(answers), defaultdict(list)
         ends = [moment for moment, _ in self.blows[1:]] + [math.inf]
         for (moment, kind), end in zip(self.blows, ends):
             longest, before = 0, moment
@@ -398,10 +431,13 @@ def main():
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", choices=("postgres", "nats"), help="start it, and break it as well")
+    parser.add_argument("--only", choices=("engine",), help="break nothing but the engine, each time when all is well")
     parser.add_argument("--shards", type=int, default=1, help="with several, commits reach across them")
     arguments = parser.parse_args()
     if not (DATABASE or arguments.engine):
         sys.exit("name a database in DRIFTQ_TEST_POSTGRES, or an --engine")
+    if arguments.only and not arguments.engine:
+        sys.exit("--only engine needs an --engine")
     engine = arguments.engine and Engine(arguments.engine)
     world = World(arguments.seed, f"chaos_{os.getpid()}", engine, arguments.shards)
     world.producers = arguments.producers
@@ -427,9 +463,13 @@ def run(world, arguments):
     workers = [start(world.work, who) for who in range(arguments.workers)]
     for thread in producers + workers:
         thread.start()
+    if world.engine:
+        world.engine.watch()
     end = time.monotonic() + arguments.seconds
     while time.monotonic() < end and not world.stop.is_set():
-        world.blows.append(world.strike())
+        world.blows.append(world.strike(arguments.only))
+        if arguments.only:
+            world.served()
         world.stop.wait(world.dice.uniform(*PAUSE_S))
     world.stop.set()
     join(producers)
@@ -453,7 +493,12 @@ def tell(world):
     for length, fell in world.gaps():
         print(f"{length:>10.2f}  {'; '.join(fell) or 'no blow'}")
     print("silence after a blow, s:    n  median    p99  longest")
-    for kind, silences in sorted(world.silences().items()):
+    kinds = sorted(world.silences(world.answers).items())
+    if world.engine and world.engine.leaders:
+        kinds.append(("without a leader, by NATS itself, after its loss", world.leaderless()))
+    for kind, silences in kinds:
+        if not silences:
+            continue
         figures = statistics.median(silences), percentile(silences, 0.99), max(silences)
         print(f"{len(silences):>29}  {figures[0]:6.2f} {figures[1]:6.2f}  {figures[2]:7.2f}  {kind}")
 
