@@ -1,7 +1,8 @@
 //! Produce with the log in PostgreSQL, beside a queue of a row per job on the same server: each job inserted by a
 //! transaction of its own, into a table that workers take it from by `SKIP LOCKED`; and messages that are produced, leased
-//! and acked one by one, beside jobs that are inserted, taken and deleted. All of it again while another session holds a
-//! snapshot open, as a backup or a long report does.
+//! and acked one by one, beside jobs that are inserted, taken and deleted. Both again in batches, which is what clients
+//! make of many messages by themselves, and a server beside it that only answers: what single requests can reach at all.
+//! All of it again while another session holds a snapshot open, as a backup or a long report does.
 
 use std::{cell::Cell, net::SocketAddr, rc::Rc, time::Instant};
 
@@ -15,7 +16,7 @@ use super::{
     figure::{Figure, Must, Report, Unit},
     ledger::{length, pgbench},
     load::{self, Connection, Load},
-    native::lease_and_ack,
+    native::{self, lease_and_ack},
     progress::Progress,
     setup::{TOPIC, create_topic, data_directory},
     statistics::{median, ratio},
@@ -30,6 +31,9 @@ const MUST_HELD_RATIO: f64 = 0.9;
 const CONNECTIONS_MAX: usize = 64;
 /// The topic of messages that go all the way, and how one of them is asked for.
 const THROUGH_TOPIC: &str = "through";
+/// The topics of messages that go in batches.
+const BATCHED_TOPIC: &str = "batched";
+const BATCHED_THROUGH_TOPIC: &str = "batched-through";
 const LEASE_ONE: &str = r#"{"owner":"bench","max":1,"wait_ms":5000,"lease_ms":60000}"#;
 /// Both schemas are dropped before and after.
 const JOBS: &str = "driftq_bench_jobs";
@@ -72,6 +76,10 @@ struct Rates {
     inserts: Vec<f64>,
     ours_through: Vec<f64>,
     through: Vec<f64>,
+    /// Requests to a server that only answers.
+    bare: Vec<f64>,
+    batched: Vec<f64>,
+    batched_through: Vec<f64>,
 }
 
 impl<'a> Bed<'a> {
@@ -91,22 +99,27 @@ impl<'a> Bed<'a> {
 
     async fn measure(&self, plan: &Plan, progress: &Progress, report: &mut Report) -> Result<()> {
         let connections = plan.connections.iter().copied().max().unwrap_or(1).min(CONNECTIONS_MAX);
-        progress.expect(plan.rounds * 8 + 1);
+        progress.expect(plan.rounds * 14 + 1);
         progress.step("starting a server");
         let data = data_directory(plan)?;
         let options = ["--log", self.url, "--log-schema", LOG];
         let server = Server::driftq_with(&data.path().join("none"), &options).await?;
-        create_topic(server.address, TOPIC, 1).await?;
+        for topic in [TOPIC, BATCHED_TOPIC, BATCHED_THROUGH_TOPIC] {
+            create_topic(server.address, topic, 1).await?;
+        }
+        let bare = Server::bare().await?;
+        let servers = (&server, &bare);
         let (mut free, mut held) = (Rates::default(), Rates::default());
         for _ in 0..plan.rounds {
-            self.round(plan, progress, (&server, connections), &mut free).await?;
+            self.round(plan, progress, (servers, connections), &mut free).await?;
             let holder = self.store.pool().get().await.context("connecting to the database")?;
             let hold = format!("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM {JOBS}.job");
             holder.batch_execute(&hold).await.context("holding a snapshot")?;
-            self.round(plan, progress, (&server, connections), &mut held).await?;
+            self.round(plan, progress, (servers, connections), &mut held).await?;
             holder.batch_execute("COMMIT").await.context("letting a snapshot go")?;
         }
         tell(report, connections, &free, &held);
+        bare.kill().await?;
         server.kill().await
     }
 
@@ -114,7 +127,7 @@ impl<'a> Bed<'a> {
         &self,
         plan: &Plan,
         progress: &Progress,
-        (server, connections): (&Server, usize),
+        ((server, bare), connections): ((&Server, &Server), usize),
         rates: &mut Rates,
     ) -> Result<()> {
         progress.step("a row per job, inserted");
@@ -123,13 +136,25 @@ impl<'a> Bed<'a> {
         let through = format!("{}{THROUGH}", self.insert);
         rates.through.push(pgbench(self.url, &through, "prepared", connections, plan).await?);
         progress.step("produce, log in PostgreSQL");
-        let templates = vec![Template::produce(server.address, TOPIC, plan.payload)];
-        let load = Load { address: server.address, connections, pipeline: 1, templates, length: plan.length };
-        rates.ours.push(load::run(load).await?.rate());
+        rates.ours.push(singles(plan, server.address, connections).await?);
         progress.step("produce, lease and ack, log in PostgreSQL");
         rates.ours_through.push(one_by_one(plan, server.address, connections).await?);
+        progress.step("produce in batches, log in PostgreSQL");
+        rates.batched.push(native::batches(plan, server.address, BATCHED_TOPIC).await?);
+        progress.step("produce, lease and ack in batches, log in PostgreSQL");
+        let through = native::batches_through(plan, server.address, BATCHED_THROUGH_TOPIC).await?;
+        rates.batched_through.push(through);
+        progress.step("bare hyper");
+        rates.bare.push(singles(plan, bare.address, connections).await?);
         Ok(())
     }
+}
+
+/// Messages of which each is a request; per second.
+async fn singles(plan: &Plan, address: SocketAddr, connections: usize) -> Result<f64> {
+    let templates = vec![Template::produce(address, TOPIC, plan.payload)];
+    let load = Load { address, connections, pipeline: 1, templates, length: plan.length };
+    Ok(load::run(load).await?.rate())
 }
 
 /// Messages that are produced, leased and acked one by one on so many connections; per second.
@@ -169,17 +194,48 @@ async fn tasks_ended(tasks: Vec<tokio::task::JoinHandle<Result<()>>>) -> Result<
 }
 
 fn tell(report: &mut Report, connections: usize, free: &Rates, held: &Rates) {
+    let (insert, take) = ("INSERT of a row per job", "a row per job, insert, SKIP LOCKED, delete");
+    let (batch, wide) = (native::BATCH, native::CONNECTIONS);
     for (rates, words) in [(free, ""), (held, ", a snapshot held")] {
-        let name = format!("produce, log in PostgreSQL, {connections} connections{words}");
-        let figure = Figure::new(name, median(&rates.ours), Unit::PerSecond);
-        let peer = "INSERT of a row per job";
-        let figure = figure.beside(peer, median(&rates.inserts), ratio(&rates.ours, &rates.inserts));
-        report.add(figure.must(Must::RatioAtLeast(MUST_RATIO)));
-        let name = format!("produce, lease and ack one by one, {connections} connections{words}");
-        let figure = Figure::new(name, median(&rates.ours_through), Unit::PerSecond);
-        let peer = "a row per job, insert, SKIP LOCKED, delete";
-        let figure = figure.beside(peer, median(&rates.through), ratio(&rates.ours_through, &rates.through));
-        report.add(figure.must(Must::RatioAtLeast(MUST_RATIO)));
+        let must = Must::RatioAtLeast(MUST_RATIO);
+        for (name, ours, peer, theirs, must) in [
+            (format!("bare hyper, {connections} connections"), &rates.bare, insert, &rates.inserts, None),
+            (
+                format!("produce, log in PostgreSQL, {connections} connections"),
+                &rates.ours,
+                insert,
+                &rates.inserts,
+                Some(must),
+            ),
+            (
+                format!("produce, lease and ack one by one, {connections} connections"),
+                &rates.ours_through,
+                take,
+                &rates.through,
+                Some(must),
+            ),
+            (
+                format!("produce in batches of {batch}, {wide} connections"),
+                &rates.batched,
+                insert,
+                &rates.inserts,
+                Some(must),
+            ),
+            (
+                format!("produce, lease and ack in batches of {batch}, {wide} connections"),
+                &rates.batched_through,
+                take,
+                &rates.through,
+                Some(must),
+            ),
+        ] {
+            let figure = Figure::new(format!("{name}{words}"), median(ours), Unit::PerSecond);
+            let figure = figure.beside(peer, median(theirs), ratio(ours, theirs));
+            report.add(match must {
+                Some(must) => figure.must(must),
+                None => figure,
+            });
+        }
     }
     let figure = Figure::new("produce while a snapshot is held", median(&held.ours), Unit::PerSecond);
     let figure = figure.beside("none held", median(&free.ours), ratio(&held.ours, &free.ours));

@@ -23,8 +23,8 @@ use driftq_api::shown::grouped;
 const TOPIC: &str = "native";
 const GROUP: &str = "bench";
 /// Messages of one batch, and of one lease.
-const BATCH: usize = 100;
-const CONNECTIONS: usize = 16;
+pub(super) const BATCH: usize = 100;
+pub(super) const CONNECTIONS: usize = 16;
 /// What the anchors ask for, in messages per second, everything durable.
 const MUST_BATCHED: f64 = 500_000.0;
 const MUST_CONSUMED: f64 = 250_000.0;
@@ -42,9 +42,9 @@ pub(super) async fn measure(plan: &Plan, progress: &Progress, report: &mut Repor
     let (mut consumed, mut bare_consumed) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
         progress.step("batches, bare hyper");
-        bare_batched.push(batches(plan, bare.address).await?);
+        bare_batched.push(batches(plan, bare.address, TOPIC).await?);
         progress.step("batches, driftq");
-        batched.push(batches(plan, side.server.address).await?);
+        batched.push(batches(plan, side.server.address, TOPIC).await?);
     }
     side.post(&format!("/v2/topics/{TOPIC}/groups/{GROUP}/lease"), LEASE_ONE).await?;
     for _ in 0..plan.rounds {
@@ -179,23 +179,9 @@ impl Side {
 
     /// Messages go all the way through; the server's processor time per message, in microseconds.
     async fn through(&self, plan: &Plan, keys: usize) -> Result<f64> {
-        let messages = plan.consume_messages / 2;
         let before = self.server.cpu_seconds().context("no processor time here: this part needs Linux")?;
         let bodies = if keys == 0 { vec![lines(plan.payload, "")] } else { keyed_bodies(plan.payload, keys) };
-        let bodies = Rc::new(bodies);
-        let local = LocalSet::new();
-        let address = self.server.address;
-        let share = messages / CONNECTIONS as u64;
-        let pass = |number: usize| pass(address, Rc::clone(&bodies), number, share);
-        let tasks: Vec<_> = (0..CONNECTIONS).map(|number| local.spawn_local(pass(number))).collect();
-        let done = local.run_until(async {
-            let mut done = 0;
-            for task in tasks {
-                done += task.await.context("a worker's task")??;
-            }
-            Ok::<u64, anyhow::Error>(done)
-        });
-        let done = done.await?;
+        let done = through(self.server.address, TOPIC, bodies, plan.consume_messages / 2).await?;
         let after = self.server.cpu_seconds().context("no processor time here: this part needs Linux")?;
         Ok((after - before) * 1e6 / done as f64)
     }
@@ -225,13 +211,13 @@ fn keyed_bodies(payload: usize, keys: usize) -> Vec<String> {
     (0..keys / BATCH).map(body).collect()
 }
 
-fn messages_path() -> String {
-    format!("/v2/topics/{TOPIC}/messages")
+fn messages_path(topic: &str) -> String {
+    format!("/v2/topics/{topic}/messages")
 }
 
 /// Batches as fast as they go; messages per second.
-async fn batches(plan: &Plan, address: SocketAddr) -> Result<f64> {
-    let template = Template::request(address, "POST", &messages_path(), LINES, &lines(plan.payload, ""));
+pub(super) async fn batches(plan: &Plan, address: SocketAddr, topic: &str) -> Result<f64> {
+    let template = Template::request(address, "POST", &messages_path(topic), LINES, &lines(plan.payload, ""));
     let load = Load {
         address,
         connections: CONNECTIONS,
@@ -243,7 +229,7 @@ async fn batches(plan: &Plan, address: SocketAddr) -> Result<f64> {
 }
 
 async fn fill(address: SocketAddr, payload: usize, messages: u64, more: &str) -> Result<()> {
-    let template = Template::request(address, "POST", &messages_path(), LINES, &lines(payload, more));
+    let template = Template::request(address, "POST", &messages_path(TOPIC), LINES, &lines(payload, more));
     let length = Length::Requests(messages / BATCH as u64);
     let load = Load { address, connections: CONNECTIONS, pipeline: 1, templates: vec![template], length };
     load::run(load).await.with_context(|| format!("producing {messages} messages")).map(drop)
@@ -278,19 +264,49 @@ async fn work(address: SocketAddr, left: Rc<Cell<u64>>) -> Result<u64> {
     Ok(done)
 }
 
+/// At least so many messages go all the way through, in batches; how many it were.
+async fn through(address: SocketAddr, topic: &str, bodies: Vec<String>, messages: u64) -> Result<u64> {
+    let (bodies, local) = (Rc::new(bodies), LocalSet::new());
+    let share = messages / CONNECTIONS as u64;
+    let pass = |number| pass((address, topic.to_owned()), Rc::clone(&bodies), number, share);
+    let tasks: Vec<_> = (0..CONNECTIONS).map(|number| local.spawn_local(pass(number))).collect();
+    local
+        .run_until(async {
+            let mut done = 0;
+            for task in tasks {
+                done += task.await.context("a worker's task")??;
+            }
+            Ok(done)
+        })
+        .await
+}
+
+/// Batches that are produced, leased and acked as fast as they go; messages per second.
+pub(super) async fn batches_through(plan: &Plan, address: SocketAddr, topic: &str) -> Result<f64> {
+    let started = Instant::now();
+    let bodies = vec![lines(plan.payload, "")];
+    let done = through(address, topic, bodies, plan.consume_messages / 2).await?;
+    Ok(done as f64 / started.elapsed().as_secs_f64())
+}
+
 /// Produces a batch, then leases and acks as much, until its share is done.
-async fn pass(address: SocketAddr, bodies: Rc<Vec<String>>, number: usize, share: u64) -> Result<u64> {
+async fn pass(
+    (address, topic): (SocketAddr, String),
+    bodies: Rc<Vec<String>>,
+    number: usize,
+    share: u64,
+) -> Result<u64> {
     let mut connection = Connection::open(address).await?;
     let (mut done, mut turn, mut out) = (0, number, Vec::new());
     while done < share {
         out.clear();
         let body = &bodies[turn % bodies.len()];
         turn += CONNECTIONS;
-        Template::request(address, "POST", &messages_path(), LINES, body).render(&mut out);
+        Template::request(address, "POST", &messages_path(&topic), LINES, body).render(&mut out);
         connection.send(&out).await?;
         let status = connection.answer().await?.status;
         ensure!(status == 200, "a batch was answered with {status}");
-        done += lease_and_ack(address, &mut connection, (TOPIC, LEASE)).await?;
+        done += lease_and_ack(address, &mut connection, (&topic, LEASE)).await?;
     }
     Ok(done)
 }
