@@ -133,7 +133,7 @@ impl<'a, A: Archive> Housekeeper<'a, A> {
             return false;
         }
         let unfolded = distance(upto, durable, config.segment_bytes);
-        self.signal.is_snapshot_due(unfolded, config.snapshot_every_bytes)
+        self.signal.is_snapshot_due(&self.archive, unfolded, config.snapshot_every_bytes)
             // Before the disk is full, so that no producer is refused while it is made.
             || (unfolded >= u64::from(config.segment_bytes) && self.archive.is_tight())
             // On a full disk any segment that can be found empty helps.
@@ -180,7 +180,7 @@ impl<'a, A: Archive> Housekeeper<'a, A> {
         let mut state = self.previous()?;
         let range = (self.archive.snapshot_upto().max(self.start), upto);
         let archive = self.archive.clone();
-        fold(&archive, range, &mut state, || {
+        let batches = fold(&archive, range, &mut state, || {
             // The log goes on meanwhile and may need a segment.
             if !self.archive.is_stocked() {
                 self.make_room();
@@ -195,7 +195,7 @@ impl<'a, A: Archive> Housekeeper<'a, A> {
             read_back = State::decode(bytes, seed).ok();
             read_back.is_some()
         })?;
-        self.signal.note_snapshot(bytes.len());
+        self.signal.note_snapshot(bytes.len(), batches);
         let Some(state) = read_back else { return Ok(0) };
         let dropped = drop_empty(&self.archive, &state)?;
         self.pinned = self.pinned(&state, upto);

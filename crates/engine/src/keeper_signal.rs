@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::locks::lock;
+use crate::log::Archive;
 
 /// How long to wait before a disk that was full or failed is asked again.
 pub(crate) const RETRY_WAIT: Duration = Duration::from_secs(1);
@@ -34,6 +35,8 @@ pub(crate) struct KeeperSignal {
     log: Condvar,
     /// How large the newest snapshot is; zero if that is not known.
     snapshot_bytes: AtomicU64,
+    /// Batches behind the newest snapshot.
+    batches: AtomicU64,
 }
 
 #[derive(Default)]
@@ -48,15 +51,29 @@ struct State {
 }
 
 impl KeeperSignal {
-    /// Whether so much log is enough for a snapshot, of which one is wanted after each `every` bytes. To make one takes
-    /// as long as the one before is large, whatever has happened since: the larger, the more log there must be.
-    pub(crate) fn is_snapshot_due(&self, unfolded: u64, every: u64) -> bool {
-        unfolded >= every.max(self.snapshot_bytes.load(Ordering::Relaxed))
+    /// For a log that has so many batches behind its newest snapshot.
+    pub(crate) fn new(batches: u64) -> Self {
+        Self { batches: batches.into(), ..Self::default() }
     }
 
-    /// A snapshot was made.
-    pub(crate) fn note_snapshot(&self, bytes: usize) {
+    /// Whether so much log is enough for a snapshot. One is wanted when a start would take as long as to read `every`
+    /// bytes from a disk. To make one takes as long as the one before is large, whatever has happened since: the larger,
+    /// the more log there must be.
+    pub(crate) fn is_snapshot_due(&self, archive: &impl Archive, unfolded: u64, every: u64) -> bool {
+        let batches = self.batches.load(Ordering::Relaxed);
+        archive.replay_cost(unfolded, batches) >= every
+            && unfolded >= self.snapshot_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A batch was appended.
+    pub(crate) fn note_batch(&self) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A snapshot of so many bytes stands for so many more batches than the one before.
+    pub(crate) fn note_snapshot(&self, bytes: usize, batches: u64) {
         self.snapshot_bytes.store(bytes as u64, Ordering::Relaxed);
+        self.batches.fetch_sub(batches, Ordering::Relaxed);
     }
 
     /// Wakes the keeper: something may be due.

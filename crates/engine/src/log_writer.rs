@@ -95,6 +95,7 @@ impl<L: Log> LogWriter<L> {
         }
         let bytes = batch.body.bytes();
         let end = writer.append(bytes)?;
+        signal.note_batch();
         let (meters, config) = (&self.shared.meters, &self.shared.config);
         meters.batches.one();
         meters.written_bytes.add(bytes.len() as u64);
@@ -103,7 +104,8 @@ impl<L: Log> LogWriter<L> {
         let unfolded = distance(self.archive.snapshot_upto(), end, config.segment_bytes);
         meters.replay_bytes.set(unfolded);
         tell_room(&self.shared, &self.archive);
-        if !self.archive.is_stocked() || signal.is_snapshot_due(unfolded, config.snapshot_every_bytes) {
+        let is_due = signal.is_snapshot_due(&self.archive, unfolded, config.snapshot_every_bytes);
+        if !self.archive.is_stocked() || is_due {
             signal.ring();
         }
         Ok(synced)

@@ -142,7 +142,8 @@ fn serve_epoch<L: Log>(
     clock.iter().for_each(|reading| shared.clock.follow(reading));
     shared.meters.recovery_ms.set(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
     let Opened { writer, archive, start, end, .. } = opened;
-    let epoch = Epoch { shared, signal: KeeperSignal::default(), start, end };
+    let signal = KeeperSignal::new(recovery.replayed_batches);
+    let epoch = Epoch { shared, signal, start, end };
     epoch.serve::<L>(writer, &archive, state, || {
         if let Some(ready) = ready.take() {
             // If the starter no longer waits, there is no handle either and the shard will stop.

@@ -106,6 +106,11 @@ pub trait Archive: Space + Clone + Send + Sync + 'static {
     /// Puts a snapshot that stands for every batch below `upto` in place of the one before it, at once and for good;
     /// unless `readable` makes no sense of what was stored: then the one before it stays.
     fn put_snapshot(&self, upto: Lsn, bytes: &[u8], readable: Readable<'_>) -> Result<(), KeepError>;
+    /// About how many bytes of a log on a disk take as long to be read again as so many bytes in so many batches of this
+    /// one: while a server takes over, nobody serves.
+    fn replay_cost(&self, bytes: u64, _batches: u64) -> u64 {
+        bytes
+    }
     /// Whether nobody else has claimed the log since; [`KeepError::Fenced`] if somebody has. Cheap.
     fn check_claim(&self) -> Result<(), KeepError> {
         Ok(())

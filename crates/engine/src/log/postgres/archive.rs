@@ -19,6 +19,10 @@ use crate::payload_store::check_of;
 const REPLAYED_ROWS_MAX: i64 = 1_024;
 /// Rows that one transaction deletes: appends never wait for more than that.
 const TRIMMED_ROWS_MAX: i64 = 256;
+/// How many bytes of a disk are read and folded while this reads and folds one; and while it comes to the next batch: it
+/// takes about 5 µs, whatever is in it, where a disk has four bytes in 10 ns.
+const BYTE_COST: u64 = 4;
+const BATCH_COST: u64 = 2 << 10;
 
 /// The batch in which `$2` lies, if there is one, and those that begin in the `$3` bytes from there on. Of each only
 /// what is asked for.
@@ -159,6 +163,10 @@ impl Archive for PostgresArchive {
 
     fn put_snapshot(&self, upto: Lsn, bytes: &[u8], readable: Readable<'_>) -> Result<(), KeepError> {
         self.store_snapshot(upto, bytes, readable)
+    }
+
+    fn replay_cost(&self, bytes: u64, batches: u64) -> u64 {
+        bytes * BYTE_COST + batches * BATCH_COST
     }
 
     fn check_claim(&self) -> Result<(), KeepError> {

@@ -231,6 +231,13 @@ async fn several_shards_are_kept_and_taken_over() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn many_small_batches_are_folded_as_many_bytes_are() {
+    if is_there() {
+        take_over::many_small_batches_are_folded_as_many_bytes_are(Storage::Nats(place(&SERVER))).await;
+    }
+}
+
 #[test]
 fn servers_may_begin_at_once() {
     if is_there() {

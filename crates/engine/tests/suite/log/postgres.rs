@@ -206,6 +206,12 @@ async fn several_shards_are_kept_and_taken_over() {
     take_over::several_shards_are_kept_and_taken_over(Storage::Postgres(place(DATABASE.url()))).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn many_small_batches_are_folded_as_many_bytes_are() {
+    take_over::many_small_batches_are_folded_as_many_bytes_are(Storage::Postgres(place(DATABASE.url())))
+        .await;
+}
+
 #[test]
 fn servers_may_begin_at_once() {
     take_over::servers_may_begin_at_once(|| Storage::Postgres(place(DATABASE.url())));

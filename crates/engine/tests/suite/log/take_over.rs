@@ -12,6 +12,8 @@ use crate::common::{ack_of, config, next, reader, soon, text, until, value};
 /// How often nothing is there yet.
 const FIRST_STARTS: usize = 5;
 const SERVERS_AT_ONCE: usize = 8;
+/// Batches of one message each.
+const SMALL_BATCHES: usize = 200;
 
 async fn started(storage: &Storage) -> Broker {
     with_shards(storage, 0).await.unwrap()
@@ -113,6 +115,20 @@ pub(crate) async fn several_shards_are_kept_and_taken_over(storage: Storage) {
         assert_eq!(value(&one_leased(&third, topic).await), "late");
     }
     soon(third.stop()).await;
+}
+
+/// A server that takes over reads every batch behind the snapshot: many small ones take long, though they are few bytes.
+pub(crate) async fn many_small_batches_are_folded_as_many_bytes_are(storage: Storage) {
+    const EVERY_BYTES: u64 = 256 << 10;
+    let config = Config { storage, snapshot_every_bytes: EVERY_BYTES, ..config() };
+    let broker = tokio::task::spawn_blocking(move || Broker::start(config)).await.unwrap().unwrap().broker;
+    broker.create_topic("t", 1).await.unwrap();
+    for n in 0..SMALL_BATCHES {
+        soon(broker.produce("t", text(&n.to_string()))).await.unwrap();
+    }
+    assert!(broker.counters().written_bytes < EVERY_BYTES / 2, "{:?}", broker.counters());
+    until("a snapshot was made", async || broker.counters().snapshots > 0).await;
+    soon(broker.stop()).await;
 }
 
 /// Several servers of a cluster that are started at once, where nothing is yet: one makes what is missing, and all of them
