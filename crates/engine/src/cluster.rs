@@ -19,7 +19,9 @@ use crate::failure::StartError;
 pub const SEAT_TIME: Duration = Duration::from_secs(2);
 /// How often it is renewed, and how often the others look whether it is free.
 const BEAT: Duration = Duration::from_millis(400);
-/// The same while the server that serves is to leave the work to others: all wait for all.
+/// How long after a seat's time is over another server asks for it: whoever is early has to come again.
+const OVERTIME: Duration = Duration::from_millis(20);
+/// How often all of them look while the server that serves is to leave the work to others: all wait for all.
 const HASTY_BEAT: Duration = BEAT.checked_div(4).expect("four is not zero");
 /// How long after a server has asked for its seat to be renewed, and was told that it is, it may take for granted that
 /// nobody else has it: a little less than the seat lasts, for clocks that do not run alike.
@@ -81,6 +83,8 @@ pub struct Standing {
     pub is_drained: bool,
     /// Whether all the others that live know of that: from then on they keep new requests back.
     pub is_noticed: bool,
+    /// When the seat of another server is free, unless that one renews it.
+    pub free_in: Option<Duration>,
     /// All servers that were seen lately.
     pub nodes: Vec<Node>,
 }
@@ -325,8 +329,7 @@ fn keep(
                     tracing::info!("the cluster's seat can be seen again");
                 }
                 (is_mine, is_away) = (standing.is_mine, false);
-                let leaves = standing.serving.is_some() && standing.taker().is_none();
-                pause = if leaves { HASTY_BEAT } else { BEAT };
+                pause = pause_after(&standing);
                 tell.send_if_modified(|told| {
                     let is_news = is_news(told, &standing);
                     *told = standing;
@@ -365,6 +368,13 @@ fn keep(
     if is_mine {
         leave(&mut register);
     }
+}
+
+/// When a server looks again. A seat that is not renewed is free within a moment that is known: nobody waits longer.
+fn pause_after(standing: &Standing) -> Duration {
+    let leaves = standing.serving.is_some() && standing.taker().is_none();
+    let pause = if leaves { HASTY_BEAT } else { BEAT };
+    standing.free_in.map_or(pause, |left| pause.min(left + OVERTIME))
 }
 
 fn leave(register: &mut impl Register) {
@@ -411,6 +421,20 @@ mod tests {
         assert!(at(2_100, &drained([10, 5])));
         assert!(!at(2_500, &Standing { is_drained: false, ..drained([1, 1]) }));
         assert!(!at(2_900, &drained([1, 1])), "it was asked anew");
+    }
+
+    #[test]
+    fn a_seat_that_nobody_renews_is_asked_for_as_soon_as_it_is_free() {
+        let of = |free_in, is_drained| {
+            let node = Node { url: "other".into(), seen_ms_ago: 0, is_drained };
+            let serving = Some("other".into());
+            pause_after(&Standing { serving, free_in, nodes: vec![node], ..Standing::default() })
+        };
+        assert_eq!(of(Some(SEAT_TIME), false), BEAT);
+        assert_eq!(of(Some(BEAT / 2), false), BEAT / 2 + OVERTIME);
+        assert_eq!(of(Some(Duration::ZERO), false), OVERTIME);
+        assert_eq!((of(None, false), of(Some(SEAT_TIME), true)), (BEAT, HASTY_BEAT));
+        assert_eq!(pause_after(&Standing::default()), BEAT);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use async_nats::{Client, ConnectOptions, HeaderMap, Message, Request, ServerInfo};
+use async_nats::{Client, ConnectOptions, HeaderMap, Message, Request, ServerInfo, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::{Address, Login};
 use super::fault::Trouble;
@@ -24,6 +24,9 @@ use crate::log::extent::Patience;
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
 /// How long a call may take. A server that takes over has answered by then, or the call is made again.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
+/// How soon that is said again which may be said twice. A stream that has lost its leader hears nothing for some seconds,
+/// and what it is told in that time is lost: the next leader may be there a moment later.
+const AGAIN: Duration = Duration::from_millis(250);
 /// Longest pause between two attempts to connect again.
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Messages that one call for several asks for.
@@ -71,6 +74,12 @@ impl<'a> Wanted<'a> {
     pub(super) const fn many(from: u64, subject: Option<&'a str>) -> Self {
         Self { from, subject, count: FETCHED_MAX, bytes: FETCHED_BYTES_MAX }
     }
+}
+
+/// Where a message was put.
+#[derive(Deserialize)]
+struct Taken {
+    seq: u64,
 }
 
 #[derive(Deserialize)]
@@ -141,6 +150,38 @@ impl Link {
         understood(&self.ask(format!("$JS.API.{name}"), request)?.payload)
     }
 
+    /// Says the same again and again, until the first answer.
+    fn insist(&self, subject: &str, headers: &HeaderMap, payload: &Bytes) -> Result<Message, Trouble> {
+        let unsure = |error: String| Trouble::Unsure(error);
+        self.block_on(async {
+            let until = Instant::now() + ANSWER_WAIT;
+            let inbox = self.client.new_inbox();
+            let answers = self.client.subscribe(inbox.clone()).await;
+            let mut answers = answers.map_err(|error| unsure(error.to_string()))?;
+            while Instant::now() < until {
+                let (subject, inbox) = (subject.to_owned(), inbox.clone());
+                let (headers, payload) = (headers.clone(), payload.clone());
+                let sent = self.client.publish_with_reply_and_headers(subject, inbox, headers, payload).await;
+                sent.map_err(|error| unsure(error.to_string()))?;
+                let again = until.min(Instant::now() + AGAIN);
+                while let Ok(answer) = timeout_at(again, answers.next()).await {
+                    let answer = answer.ok_or_else(|| unsure("the connection is gone".into()))?;
+                    // Nobody has heard it.
+                    if answer.status != Some(StatusCode::NO_RESPONDERS) {
+                        return Ok(answer);
+                    }
+                }
+            }
+            Err(unsure("no answer in time".into()))
+        })
+    }
+
+    /// Asks JetStream what may be asked twice.
+    pub(super) fn question<R: DeserializeOwned>(&self, name: &str, body: &Value) -> Result<R, Trouble> {
+        let answer = self.insist(&format!("$JS.API.{name}"), &HeaderMap::new(), &body.to_string().into())?;
+        understood(&answer.payload)
+    }
+
     /// Calls JetStream again and again while there is hope that it answers.
     pub(super) fn patiently<R>(
         &self,
@@ -163,21 +204,21 @@ impl Link {
         expect: &Expect,
         payload: Bytes,
     ) -> Result<u64, Trouble> {
-        #[derive(Deserialize)]
-        struct Taken {
-            seq: u64,
-        }
-        let mut headers = HeaderMap::new();
-        headers.insert("Nats-Expected-Stream", stream);
-        match expect {
-            Expect::Last(sequence) => headers.insert("Nats-Expected-Last-Sequence", sequence.to_string()),
-            Expect::LastOfSubject(sequence) => {
-                headers.insert("Nats-Expected-Last-Subject-Sequence", sequence.to_string());
-            }
-            Expect::Nothing => {}
-        }
-        let request = Request::new().headers(headers).payload(payload);
+        let request = Request::new().headers(conditions(stream, expect)).payload(payload);
         let taken: Taken = understood(&self.ask(subject.to_owned(), request)?.payload)?;
+        Ok(taken.seq)
+    }
+
+    /// Puts a message that may be there twice: the newest one of its subject counts.
+    pub(super) fn tell(
+        &self,
+        stream: &str,
+        subject: &str,
+        expect: &Expect,
+        payload: &Bytes,
+    ) -> Result<u64, Trouble> {
+        let answer = self.insist(subject, &conditions(stream, expect), payload)?;
+        let taken: Taken = understood(&answer.payload)?;
         Ok(taken.seq)
     }
 
@@ -195,7 +236,8 @@ impl Link {
             #[serde(default)]
             data: String,
         }
-        let got = self.call::<Got>(&format!("STREAM.MSG.GET.{stream}"), &json!({"last_by_subj": subject}));
+        let got =
+            self.question::<Got>(&format!("STREAM.MSG.GET.{stream}"), &json!({"last_by_subj": subject}));
         let told = match got {
             Ok(got) => got.message,
             Err(trouble) if trouble.is_absence() => return Ok(None),
@@ -255,6 +297,20 @@ impl Drop for Link {
             runtime.shutdown_background();
         }
     }
+}
+
+/// What must be so for a message to be taken, as the servers read it.
+fn conditions(stream: &str, expect: &Expect) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert("Nats-Expected-Stream", stream);
+    match expect {
+        Expect::Last(sequence) => headers.insert("Nats-Expected-Last-Sequence", sequence.to_string()),
+        Expect::LastOfSubject(sequence) => {
+            headers.insert("Nats-Expected-Last-Subject-Sequence", sequence.to_string());
+        }
+        Expect::Nothing => {}
+    }
+    headers
 }
 
 fn puzzling(what: &str) -> Trouble {

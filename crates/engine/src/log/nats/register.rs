@@ -4,6 +4,8 @@
 //! counts. The seat changes hands by comparison with the message that was read. It only says who should serve; that
 //! nobody else writes is the doing of the claim in the log.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -45,6 +47,17 @@ pub(crate) struct NatsRegister {
     is_swept: bool,
 }
 
+/// Who has the seat after a beat.
+enum Sat {
+    /// This server, by this beat.
+    Mine,
+    Taken {
+        by: String,
+        free_in: Duration,
+    },
+    Free,
+}
+
 /// One of its messages.
 struct Entry {
     sequence: u64,
@@ -70,7 +83,7 @@ impl NatsRegister {
 
     fn put(&self, subject: &str, expect: &Expect, said: &Said) -> Result<u64, Trouble> {
         let payload = serde_json::to_vec(said).unwrap_or_default();
-        self.link.publish(&self.names.register(), subject, expect, payload.into())
+        self.link.tell(&self.names.register(), subject, expect, &payload.into())
     }
 
     /// Everything, from a replica that has what was put at `upto`.
@@ -83,24 +96,21 @@ impl NatsRegister {
         Ok(found.into_iter().filter_map(entry).collect())
     }
 
-    /// Renews or takes the seat, if that is wanted and may be. Whose it is now, and whether this beat has made it so:
-    /// what an earlier one has asked for says nothing about how long the seat lasts.
-    fn sit(
-        &self,
-        mut seat: Option<Entry>,
-        is_wanted: bool,
-        now_ms: u64,
-    ) -> Result<(Option<String>, bool), String> {
+    /// Renews or takes the seat, if that is wanted and may be; what an earlier beat has asked for says nothing about how
+    /// long the seat lasts.
+    fn sit(&self, mut seat: Option<Entry>, is_wanted: bool, now_ms: u64) -> Result<Sat, String> {
         for _ in 0..RACES_MAX {
-            let taken = seat.as_ref().filter(|seat| seat.is_taken(now_ms)).map(|seat| seat.said.url.clone());
-            let is_own = seat.as_ref().is_some_and(|seat| seat.said.url == self.url);
-            if !is_wanted || taken.is_some() && !is_own {
-                return Ok((taken, false));
+            let taken = seat.as_ref().filter(|seat| seat.is_taken(now_ms));
+            if !is_wanted || taken.is_some_and(|seat| seat.said.url != self.url) {
+                return Ok(taken.map_or(Sat::Free, |seat| Sat::Taken {
+                    by: seat.said.url.clone(),
+                    free_in: SEAT_TIME.saturating_sub(Duration::from_millis(seat.age_ms(now_ms))),
+                }));
             }
             let expect = Expect::LastOfSubject(seat.map_or(0, |seat| seat.sequence));
             let said = Said { url: self.url.clone(), is_off: false };
             match self.put(&self.names.seat(), &expect, &said) {
-                Ok(_) => return Ok((Some(self.url.clone()), true)),
+                Ok(_) => return Ok(Sat::Mine),
                 Err(trouble) if trouble.is_lost_race() => {}
                 Err(trouble) => return Err(trouble.to_string()),
             }
@@ -203,8 +213,14 @@ impl Register for NatsRegister {
         let is_drained = is_drained(&self.url);
         let is_wanted = claim == Claim::Keep || claim == Claim::Take && !is_drained;
         let seat = all.into_iter().find(|entry| entry.subject == self.names.seat());
-        let (serving, is_mine) = self.sit(seat, is_wanted, now_ms)?;
-        Ok(Standing { serving, is_mine, is_drained, is_noticed: false, nodes })
+        let sat = self.sit(seat, is_wanted, now_ms)?;
+        let is_mine = matches!(sat, Sat::Mine);
+        let (serving, free_in) = match sat {
+            Sat::Mine => (Some(self.url.clone()), None),
+            Sat::Taken { by, free_in } => (Some(by), Some(free_in)),
+            Sat::Free => (None, None),
+        };
+        Ok(Standing { serving, is_mine, is_drained, is_noticed: false, free_in, nodes })
     }
 
     fn leave(&mut self) -> Result<(), String> {

@@ -75,13 +75,14 @@ pub(super) fn troubled(trouble: &Trouble) -> StartError {
 /// What is known of a stream now; with the subjects that match, if any are named.
 pub(super) fn info(link: &Link, stream: &str, subjects: Option<&str>) -> Result<Info, Trouble> {
     let body = subjects.map_or_else(|| json!({}), |subjects| json!({"subjects_filter": subjects}));
-    link.call(&format!("STREAM.INFO.{stream}"), &body)
+    link.question(&format!("STREAM.INFO.{stream}"), &body)
 }
 
 /// What the clock shows of the server that leads a stream.
 pub(super) fn clock(link: &Link, stream: &str) -> Result<Reading, Trouble> {
     Reading::take(|| {
-        let ts = info(link, stream, None)?.ts;
+        // Asked once: how long the answer took says how wrong it may be.
+        let ts = link.call::<Info>(&format!("STREAM.INFO.{stream}"), &json!({}))?.ts;
         let untold = || Trouble::Refused(format!("the server says \"{ts}\" for the time"), None);
         millis(&ts).map(Duration::from_millis).ok_or_else(untold)
     })

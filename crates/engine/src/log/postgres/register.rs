@@ -1,6 +1,7 @@
 //! The seat of a cluster, in the database that holds its log.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_postgres::types::Type;
 
@@ -44,7 +45,8 @@ const BEAT: &str = "WITH level AS MATERIALIZED (SELECT set_config('synchronous_c
         WHERE seat.url = excluded.url OR seat.until < clock_timestamp()";
 
 const LOOK: &str = "SELECT node.url, greatest(0, extract(epoch FROM clock_timestamp() - node.seen) * 1000)::int8, \
-        node.is_drained, CASE WHEN seat.until > clock_timestamp() THEN seat.url END \
+        node.is_drained, CASE WHEN seat.until > clock_timestamp() THEN seat.url END, \
+        greatest(0, extract(epoch FROM seat.until - clock_timestamp()) * 1000)::int8 \
     FROM {schema}.node LEFT JOIN {schema}.seat ON seat.shard = $1 ORDER BY node.url LIMIT $2";
 
 /// The first one that is kept stays.
@@ -104,10 +106,13 @@ impl Register for PostgresRegister {
             })
             .collect();
         let serving: Option<String> = rows.first().and_then(|row| row.get(3));
+        let left_ms: Option<i64> = rows.first().and_then(|row| row.get(4));
         let is_drained = nodes.iter().any(|node| node.url == self.url && node.is_drained);
         // If it was not asked for, it is that of an earlier run, and nothing has renewed it.
         let is_mine = serving.as_ref() == Some(&self.url) && (keeps || takes && !is_drained);
-        Ok(Standing { serving, is_mine, is_drained, is_noticed: false, nodes })
+        let free_in = left_ms.filter(|_| serving.is_some() && !is_mine);
+        let free_in = free_in.map(|left_ms| Duration::from_millis(left_ms.unsigned_abs()));
+        Ok(Standing { serving, is_mine, is_drained, is_noticed: false, free_in, nodes })
     }
 
     fn leave(&mut self) -> Result<(), String> {
