@@ -7,6 +7,8 @@ use async_nats::RequestErrorKind as Kind;
 const WRONG_LAST_SEQUENCE: u64 = 10_071;
 /// The same, said by a leader that has other messages under way and does not know yet which is the last one.
 const WRONG_LAST_SEQUENCE_CONSTANT: u64 = 10_164;
+/// A message of this name is on its way into the stream.
+const NAME_UNDER_WAY: u64 = 10_158;
 const STREAM_NOT_FOUND: u64 = 10_059;
 const NO_MESSAGE: u64 = 10_037;
 const NAME_IN_USE: u64 = 10_058;
@@ -44,6 +46,11 @@ impl Trouble {
     /// Whether the stream ends elsewhere than was expected.
     pub(super) fn is_lost_race(&self) -> bool {
         matches!(self.code(), Some(WRONG_LAST_SEQUENCE | WRONG_LAST_SEQUENCE_CONSTANT))
+    }
+
+    /// Whether the same message came before, and is not there yet.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.code() == Some(NAME_UNDER_WAY)
     }
 
     /// Whether what was asked for is not there.

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -150,14 +150,16 @@ impl Link {
         understood(&self.ask(format!("$JS.API.{name}"), request)?.payload)
     }
 
-    /// Says the same again and again, until the first answer.
-    fn insist(&self, subject: &str, headers: &HeaderMap, payload: &Bytes) -> Result<Message, Trouble> {
+    /// Says the same again and again, until the first answer. It has a name, so that a stream keeps it once: a message that
+    /// comes twice would say twice that a server lives.
+    fn insist(&self, subject: &str, mut headers: HeaderMap, payload: &Bytes) -> Result<Message, Trouble> {
         let unsure = |error: String| Trouble::Unsure(error);
         self.block_on(async {
             let until = Instant::now() + ANSWER_WAIT;
             let inbox = self.client.new_inbox();
             let answers = self.client.subscribe(inbox.clone()).await;
             let mut answers = answers.map_err(|error| unsure(error.to_string()))?;
+            headers.insert("Nats-Msg-Id", inbox.as_str());
             while Instant::now() < until {
                 let (subject, inbox) = (subject.to_owned(), inbox.clone());
                 let (headers, payload) = (headers.clone(), payload.clone());
@@ -166,8 +168,8 @@ impl Link {
                 let again = until.min(Instant::now() + AGAIN);
                 while let Ok(answer) = timeout_at(again, answers.next()).await {
                     let answer = answer.ok_or_else(|| unsure("the connection is gone".into()))?;
-                    // Nobody has heard it.
-                    if answer.status != Some(StatusCode::NO_RESPONDERS) {
+                    let is_unheard = answer.status == Some(StatusCode::NO_RESPONDERS);
+                    if !is_unheard && !is_under_way(&answer) {
                         return Ok(answer);
                     }
                 }
@@ -178,7 +180,7 @@ impl Link {
 
     /// Asks JetStream what may be asked twice.
     pub(super) fn question<R: DeserializeOwned>(&self, name: &str, body: &Value) -> Result<R, Trouble> {
-        let answer = self.insist(&format!("$JS.API.{name}"), &HeaderMap::new(), &body.to_string().into())?;
+        let answer = self.insist(&format!("$JS.API.{name}"), HeaderMap::new(), &body.to_string().into())?;
         understood(&answer.payload)
     }
 
@@ -217,7 +219,7 @@ impl Link {
         expect: &Expect,
         payload: &Bytes,
     ) -> Result<u64, Trouble> {
-        let answer = self.insist(subject, &conditions(stream, expect), payload)?;
+        let answer = self.insist(subject, conditions(stream, expect), payload)?;
         let taken: Taken = understood(&answer.payload)?;
         Ok(taken.seq)
     }
@@ -327,6 +329,11 @@ fn understood<R: DeserializeOwned>(payload: &[u8]) -> Result<R, Trouble> {
         Some(Said { description, err_code }) => Err(Trouble::Refused(description, err_code)),
         None => serde_json::from_slice(payload).map_err(|error| puzzling(&error.to_string())),
     }
+}
+
+/// Whether the servers only say that they have heard it before, and will answer that.
+fn is_under_way(answer: &Message) -> bool {
+    understood::<IgnoredAny>(&answer.payload).is_err_and(|trouble| trouble.is_under_way())
 }
 
 fn as_stored(message: Message) -> Result<Stored, Trouble> {
