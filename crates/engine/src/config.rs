@@ -44,7 +44,8 @@ pub struct Config {
     pub settings: Settings,
     /// Size of one segment file of the log.
     pub segment_bytes: u32,
-    /// A snapshot is made after this many bytes of log, or after as many as the one before has if that is more.
+    /// A snapshot is made after this many bytes of log, or after as many as the one before has if that is more; of a log
+    /// that takes longer to read than one on a disk, after as much as takes as long.
     pub snapshot_every_bytes: u64,
     /// Newest payloads kept in memory for readers at the tail; an eighth of it again serves readers of old ones.
     pub payload_cache_bytes: usize,

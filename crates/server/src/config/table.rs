@@ -376,7 +376,8 @@ pub static KNOBS: &[Knob] = &[
     ),
     amount! { "snapshot_every_bytes", "snapshot-every-bytes", "DRIFTQ_SNAPSHOT_EVERY_BYTES",
         STORAGE, bytes, 1, engine.snapshot_every_bytes,
-        "Write a snapshot after this much log (or as much as the last one is large), so that a start has little to replay" },
+        "Write a snapshot after this much log (or as much as the last one is large), so that a start has little to \
+         replay; sooner if the log is in PostgreSQL or NATS, from where it takes longer to read" },
     Knob {
         name: "shards",
         flag: "shards",
