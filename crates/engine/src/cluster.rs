@@ -310,18 +310,20 @@ fn keep(
     (tell, tell_renewed): (&watch::Sender<Standing>, &watch::Sender<Option<Instant>>),
     orders: &Receiver<Order>,
 ) {
-    let (mut is_mine, mut is_away, mut pause) = (false, false, BEAT);
+    let (mut is_mine, mut is_away) = (false, false);
     let mut notice = Notice::default();
     let mut left: Option<Instant> = None;
     let mut settled: Option<(oneshot::Sender<_>, Result<bool, String>)> = None;
     loop {
         let claim = match left {
             _ if is_mine => Claim::Keep,
+            // Who has the seat could not renew it either, and comes first.
+            _ if is_away => Claim::Nothing,
             Some(left) if left.elapsed() < MODESTY => Claim::Nothing,
             _ => Claim::Take,
         };
         let asked = Instant::now();
-        match register.beat(claim) {
+        let pause = match register.beat(claim) {
             Ok(mut standing) => {
                 standing.is_noticed = notice.is_given(&standing, own, asked, Instant::now());
                 tell_renewed.send_replace(standing.is_mine.then_some(asked));
@@ -329,20 +331,22 @@ fn keep(
                     tracing::info!("the cluster's seat can be seen again");
                 }
                 (is_mine, is_away) = (standing.is_mine, false);
-                pause = pause_after(&standing);
+                let pause = pause_after(&standing);
                 tell.send_if_modified(|told| {
                     let is_news = is_news(told, &standing);
                     *told = standing;
                     is_news
                 });
+                pause
             }
             // Nobody else can take the seat either: things stay as they are.
             Err(why) => {
                 if !std::mem::replace(&mut is_away, true) {
                     tracing::warn!(%why, "the cluster's seat cannot be seen");
                 }
+                BEAT
             }
-        }
+        };
         // Not before it is known here: whoever has one server drained may ask for the next one at once.
         if let Some((done, answer)) = settled.take() {
             let _ = done.send(answer);

@@ -22,6 +22,11 @@ static DATABASE: LazyLock<Postgres> = LazyLock::new(|| Postgres::start().unwrap(
 /// A take-over takes two seconds and a little; a busy machine takes its time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a seat lasts that nobody renews, and a little.
+const SEAT_TIME: Duration = Duration::from_millis(2_200);
+/// How often the database goes away. If anybody could take the seat afterwards, another server mostly would.
+const OUTAGES: usize = 3;
+
 /// A server that takes part in the cluster of this log.
 pub(crate) fn node(log: &[&str]) -> Server {
     let nowhere = Path::new("/nonexistent/driftq-data");
@@ -322,6 +327,26 @@ fn connections_outlive_a_change_of_roles() {
     let lent = stream.client.post_json("/v2/topics/t/groups/other/lease", &lease);
     assert_eq!(lent.json()["messages"].as_array().map(Vec::len), Some(1), "on the connection of the stream");
     nodes[1].run(&["cluster", "resume", &first]).ok();
+}
+
+/// The database is gone for longer than a seat lasts, over and over: nobody could renew it, and who had it has it again.
+#[test]
+fn the_serving_server_goes_on_when_the_database_is_back() {
+    let database = Postgres::builder().start().unwrap();
+    let nodes = three(|| node(&["--log", database.url(), "--log-schema", "cluster_back"]));
+    let serving = || cluster(nodes[1].address, |seen| seen["serving"].is_string())["serving"].clone();
+    let epoch = || {
+        let status = Client::connect(nodes[1].address).get("/v2/status");
+        assert_eq!(status.status, 200, "{}", status.text());
+        status.json()["epoch"].clone()
+    };
+    let before = (serving(), epoch());
+    for _ in 0..OUTAGES {
+        database.stop().unwrap();
+        thread::sleep(SEAT_TIME);
+        database.restart().unwrap();
+        assert_eq!((serving(), epoch()), before, "it is another server, or it had to read the log again");
+    }
 }
 
 /// A client that knows all servers asks the one that serves, and the next one when it is gone.

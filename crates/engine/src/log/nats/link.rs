@@ -345,3 +345,6 @@ fn as_stored(message: Message) -> Result<Stored, Trouble> {
     let time = header("Nats-Time-Stamp").unwrap_or_default();
     Ok(Stored { sequence, subject, time, payload: message.payload })
 }
+
+#[cfg(test)]
+mod tests;
