@@ -1,3 +1,5 @@
+//! What a link does that real servers must answer for.
+
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
