@@ -94,8 +94,9 @@ impl<L: Log> LogWriter<L> {
             return Err(AppendError::NoSpace);
         }
         let bytes = batch.body.bytes();
-        let end = writer.append(bytes)?;
+        // Before it is there: the keeper must not fold a batch that was not counted.
         signal.note_batch();
+        let end = writer.append(bytes)?;
         let (meters, config) = (&self.shared.meters, &self.shared.config);
         meters.batches.one();
         meters.written_bytes.add(bytes.len() as u64);

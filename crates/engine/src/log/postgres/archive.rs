@@ -167,7 +167,7 @@ impl Archive for PostgresArchive {
     }
 
     fn replay_cost(&self, bytes: u64, batches: u64) -> u64 {
-        bytes * BYTE_COST + batches * BATCH_COST
+        bytes.saturating_mul(BYTE_COST).saturating_add(batches.saturating_mul(BATCH_COST))
     }
 
     fn check_claim(&self) -> Result<(), KeepError> {
